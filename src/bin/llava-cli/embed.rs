@@ -1,0 +1,48 @@
+//! `llava-cli embed`: what the projector gives for pictures, as NumPy files.
+
+use anyhow::Result;
+use llava::TokenCount;
+use llava::llama::CancelToken;
+
+use crate::args::EmbedArgs;
+use crate::console::say;
+use crate::exit::{FAILED, Problem};
+use crate::files::Files;
+use crate::npy;
+use crate::open;
+use crate::pictures::{Reader, paths};
+use crate::save::save;
+use crate::signals::Interrupt;
+
+pub fn run(args: &EmbedArgs, interrupt: &Interrupt) -> Result<()> {
+    let images = paths(&args.picture.image);
+    if images.is_empty() {
+        return Err(Problem::usage("embed needs a picture: --image FILE").into());
+    }
+    if images.len() != args.output_file.len() {
+        let message =
+            format!("{} pictures and {} -o: each picture has a file of its own", images.len(), args.output_file.len());
+        return Err(Problem::usage(message).hint("embed --image a.png -o a.npy --image b.png -o b.npy").into());
+    }
+    let pictures = Reader::new(&args.picture).read_all(&args.picture)?;
+    let files = Files::find(&args.model)?;
+    files.need_vision()?;
+    let token = CancelToken::new();
+    interrupt.watch(token.clone())?;
+    let model = open::model(&args.model, &files, interrupt)?;
+    let projector = open::projector(&args.model, &args.picture, &files, &model, interrupt)?
+        .ok_or_else(|| Problem::new(FAILED, "failed", "the projector was not loaded"))?;
+
+    for ((picture, image), out) in pictures.iter().zip(&images).zip(&args.output_file) {
+        let prepared = projector.prepare(picture.image(), TokenCount::ZERO, 0)?;
+        let chunks: Vec<_> = prepared.images().map(|(index, _)| (&prepared, index)).collect();
+        let parts = projector.encode(&chunks, &token)?;
+        let width = projector.info().width;
+        let rows = parts.iter().map(|(part, _)| part.rows().get()).sum();
+        let values: Vec<f32> = parts.iter().flat_map(|(part, _)| part.as_slice()).copied().collect();
+        save(out, &npy::encode(rows, width, &values))?;
+        let took: std::time::Duration = parts.iter().map(|(_, took)| *took).sum();
+        say(format_args!("{} -> {}: {rows} rows of {width}, {} ms", image.display(), out.display(), took.as_millis()));
+    }
+    Ok(())
+}

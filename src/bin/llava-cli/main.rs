@@ -1,0 +1,57 @@
+//! `llava-cli`: ask GGUF models about pictures from the command line.
+//!
+//! What this room does: reads arguments, calls the library, prints. Model text goes to stdout, everything else to stderr.
+//! What it never does: compute anything about models or pictures itself.
+#![forbid(unsafe_code)]
+
+mod args;
+mod ask;
+mod chat;
+mod console;
+mod embed;
+mod escape;
+mod exit;
+mod files;
+mod legacy;
+mod logging;
+mod npy;
+mod open;
+mod params;
+mod pictures;
+mod progress;
+mod save;
+mod signals;
+mod usage;
+mod values;
+mod version;
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use clap::Parser;
+
+fn main() -> ExitCode {
+    let started = Instant::now();
+    let result = legacy::translate(std::env::args_os()).and_then(|argv| {
+        // clap prints its own usage errors, help and version, and ends with 2 or 0
+        run(args::Cli::parse_from(argv), started)
+    });
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => exit::report(&error),
+    }
+}
+
+fn run(cli: args::Cli, started: Instant) -> anyhow::Result<()> {
+    let interrupt = signals::Interrupt::install()?;
+    match cli.command {
+        Some(args::Command::Embed(args)) => {
+            logging::start(args.output.verbose, &interrupt);
+            embed::run(&args, &interrupt)
+        }
+        None => {
+            logging::start(cli.ask.output.verbose, &interrupt);
+            ask::run(&cli.ask, &interrupt, started)
+        }
+    }
+}

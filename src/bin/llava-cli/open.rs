@@ -1,0 +1,62 @@
+//! Loading what a command needs.
+
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use llava::llama::Model;
+use llava::mtmd::Projector;
+use llava::session::Session;
+
+use crate::args::{AskArgs, ModelArgs, PictureArgs};
+use crate::console::note;
+use crate::exit::Stage;
+use crate::files::Files;
+use crate::params;
+use crate::signals::Interrupt;
+
+pub fn model(args: &ModelArgs, files: &Files, interrupt: &Interrupt) -> Result<Arc<Model>> {
+    let model = Model::load(&files.model, &params::model(args, interrupt)).context(Stage::Model)?;
+    interrupt.check()?;
+    tracing::info!(
+        model = %files.model.display(),
+        architecture = model.architecture(),
+        n_ctx_train = model.n_ctx_train(),
+        mib = model.size_bytes() >> 20,
+        "loaded"
+    );
+    if args.gpu_layers.0.is_some_and(|n| n > 0) && !model.backend().supports_gpu() {
+        note("-ngl has no effect: this build or machine has no GPU to put layers on");
+    }
+    Ok(model)
+}
+
+/// The projector, unless nothing to come needs it.
+pub fn projector(
+    args: &ModelArgs,
+    pictures: &PictureArgs,
+    files: &Files,
+    model: &Arc<Model>,
+    interrupt: &Interrupt,
+) -> Result<Option<Arc<Projector>>> {
+    let Some(path) = &files.projector else { return Ok(None) };
+    let projector =
+        Projector::load(path, model, &params::projector(args, pictures, interrupt)).context(Stage::Model)?;
+    interrupt.check()?;
+    let info = projector.info();
+    tracing::info!(projector = %path.display(), kind = info.projector_type, image_px = info.image_size_px, "loaded");
+    if info.image_max_tokens.is_none() {
+        for (flag, value) in
+            [("--image-min-tokens", pictures.image_min_tokens), ("--image-max-tokens", pictures.image_max_tokens)]
+        {
+            if value.is_some() {
+                note(format_args!("{flag} has no effect: {} scales pictures to a fixed size", info.projector_type));
+            }
+        }
+    }
+    Ok(Some(projector))
+}
+
+/// A conversation on loaded models.
+pub fn session(args: &AskArgs, model: &Arc<Model>, projector: Option<Arc<Projector>>) -> Result<Session> {
+    Ok(Session::new(model, projector, params::session(args)?)?)
+}

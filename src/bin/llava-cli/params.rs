@@ -1,0 +1,139 @@
+//! From flags to the library's parameters.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use llava::Error;
+use llava::llama::{ContextParams, LoadMode, ModelParams, SamplerParams};
+use llava::mtmd::ProjectorParams;
+use llava::session::SessionParams;
+use llava::session::template::{TemplateEngine, UserTemplate};
+
+use crate::args::{AskArgs, ContextArgs, ModelArgs, PictureArgs, PromptArgs, SamplingArgs};
+use crate::escape::unescape;
+use crate::exit::{Problem, Stage};
+use crate::progress::progress;
+use crate::signals::Interrupt;
+
+pub fn model(args: &ModelArgs, interrupt: &Interrupt) -> ModelParams {
+    let mut params = ModelParams::default();
+    params.gpu_layers = args.gpu_layers.0;
+    params.load_mode = match (args.no_mmap, args.mlock) {
+        (_, true) => LoadMode::MmapLocked,
+        (true, false) => LoadMode::Read,
+        (false, false) => LoadMode::Mmap,
+    };
+    params.progress = Some(progress("text model", interrupt));
+    params
+}
+
+pub fn projector(model: &ModelArgs, pictures: &PictureArgs, interrupt: &Interrupt) -> ProjectorParams {
+    let mut params = ProjectorParams::default();
+    params.cpu_only = model.no_mmproj_offload;
+    params.threads = model.threads.map(|t| t.0);
+    params.flash_attention = model.flash_attn;
+    params.no_warmup = model.no_warmup;
+    params.image_min_tokens = pictures.image_min_tokens;
+    params.image_max_tokens = pictures.image_max_tokens;
+    params.clip_layout = model.clip_layout.into();
+    params.progress = Some(progress("projector", interrupt));
+    params
+}
+
+pub fn session(args: &AskArgs) -> Result<SessionParams> {
+    let mut params = SessionParams::default();
+    params.context = context(&args.model, &args.context);
+    params.sampler = sampler(&args.sampling)?;
+    params.template = template(&args.prompt);
+    params.template_engine = engine(&args.prompt);
+    // a negative number is upstream's "no limit"
+    params.max_tokens = usize::try_from(args.sampling.predict).ok();
+    params.stop = args.sampling.reverse_prompt.iter().map(|s| text_of(&args.prompt, s)).collect();
+    Ok(params)
+}
+
+fn context(model: &ModelArgs, args: &ContextArgs) -> ContextParams {
+    let mut params = ContextParams::default();
+    params.n_ctx = args.ctx_size;
+    params.n_batch = args.batch_size;
+    params.n_ubatch = args.ubatch_size;
+    params.threads = model.threads.map(|t| t.0);
+    params.threads_batch = args.threads_batch.map(|t| t.0);
+    params.type_k = args.cache_type_k;
+    params.type_v = args.cache_type_v;
+    params.flash_attention = model.flash_attn;
+    params.warmup = !model.no_warmup;
+    params
+}
+
+fn sampler(args: &SamplingArgs) -> Result<SamplerParams> {
+    let mut params = SamplerParams::default();
+    params.temperature = args.temp;
+    params.top_k = args.top_k;
+    params.top_p = args.top_p;
+    params.min_p = args.min_p;
+    params.typical_p = args.typical;
+    params.top_n_sigma = args.top_n_sigma;
+    params.repeat_last_n = args.repeat_last_n;
+    params.repeat_penalty = args.repeat_penalty;
+    params.frequency_penalty = args.frequency_penalty;
+    params.presence_penalty = args.presence_penalty;
+    params.seed = args.seed.and_then(|s| s.0);
+    params.grammar = match &args.grammar_file {
+        Some(path) => Some(read_text(path, "grammar")?),
+        None => args.grammar.clone(),
+    };
+    Ok(params)
+}
+
+fn template(args: &PromptArgs) -> Option<UserTemplate> {
+    let file = args.chat_template_file.clone().map(UserTemplate::File);
+    file.or_else(|| args.chat_template.clone().map(UserTemplate::Text))
+}
+
+/// A template is run as the Jinja it is; `--no-jinja` takes the built-in format it resembles, llama-mtmd-cli's default.
+fn engine(args: &PromptArgs) -> TemplateEngine {
+    if args.no_jinja { TemplateEngine::Builtin } else { TemplateEngine::Jinja }
+}
+
+/// The question, from whichever flag gives it.
+pub fn prompt(args: &PromptArgs) -> Result<Option<String>> {
+    let raw = match &args.file {
+        Some(path) => Some(without_line_end(read_text(path, "prompt")?)),
+        None => args.prompt.clone(),
+    };
+    Ok(raw.map(|text| text_of(args, &text)))
+}
+
+/// The instructions, which upstream does not unescape.
+pub fn system(args: &PromptArgs) -> Result<Option<String>> {
+    match &args.system_prompt_file {
+        Some(path) => Ok(Some(without_line_end(read_text(path, "instructions")?))),
+        None => Ok(args.system_prompt.clone()),
+    }
+}
+
+fn text_of(args: &PromptArgs, raw: &str) -> String {
+    if args.no_escape { raw.to_owned() } else { unescape(raw) }
+}
+
+fn without_line_end(mut text: String) -> String {
+    if text.ends_with('\n') {
+        text.pop();
+        if text.ends_with('\r') {
+            text.pop();
+        }
+    }
+    text
+}
+
+fn read_text(path: &Path, what: &str) -> Result<String> {
+    let io = |source| Error::Io { action: "read", path: path.to_owned(), source };
+    let bytes = fs::read(path).map_err(io).context(Stage::Argument)?;
+    String::from_utf8(bytes).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        let message = format!("{what} file {} is not UTF-8 (at byte {at})", path.display());
+        Problem::usage(message).hint("convert it, for example with iconv -t utf-8").into()
+    })
+}

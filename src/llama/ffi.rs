@@ -1,0 +1,56 @@
+//! Status codes into `Result`, C strings into `&str`, C arrays into slices: each in one function.
+
+use std::ffi::CStr;
+
+use llava_sys as sys;
+
+use crate::error::{Error, Result};
+
+/// Text of the shim's last failure on this thread.
+pub(crate) fn last_error() -> String {
+    // SAFETY: takes nothing and cannot fail.
+    let text = unsafe { sys::llava_last_error() };
+    // SAFETY: llava_shim.h: "never NULL, valid until the next call on this thread"; it is copied before any other call.
+    unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+}
+
+/// Turns a status of the shim into a `Result`, keeping status and text.
+pub(crate) fn check(call: &'static str, status: i32) -> Result<()> {
+    match status {
+        0 => Ok(()),
+        s if s == sys::LLAVA_STATUS_CANCELLED as i32 => Err(Error::Cancelled),
+        _ => Err(native_error(call)),
+    }
+}
+
+/// The shim's last failure as an error of `call`.
+pub(crate) fn native_error(call: &'static str) -> Error {
+    Error::Native { call, reason: last_error() }
+}
+
+/// A C array as a slice; null or zero length is the empty slice.
+///
+/// # Safety
+/// Where `len > 0` and `data` is not null, `data` points to `len` initialised values that stay unchanged for `'a`.
+pub(crate) unsafe fn slice_or_empty<'a, T>(data: *const T, len: usize) -> &'a [T] {
+    if data.is_null() || len == 0 {
+        return &[];
+    }
+    // SAFETY: not null here, the rest is the caller's promise.
+    #[expect(clippy::disallowed_methods, reason = "this is the one null-tolerant helper the rule asks for")]
+    unsafe {
+        std::slice::from_raw_parts(data, len)
+    }
+}
+
+/// A C string as owned text, lossy where it is not UTF-8; `None` for null.
+///
+/// # Safety
+/// `text` is null or points to a NUL-terminated string that lives through the call.
+pub(crate) unsafe fn owned_str(text: *const std::ffi::c_char) -> Option<String> {
+    if text.is_null() {
+        return None;
+    }
+    // SAFETY: not null here, the rest is the caller's promise.
+    Some(unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
+}

@@ -1,0 +1,135 @@
+//! Saving and restoring what a sequence holds in the KV cache.
+//!
+//! The native reader trusts its input, so a saved state carries what it belongs to and a checksum, and is refused in Rust
+//! before native code sees a byte that has changed.
+
+use llava_sys as sys;
+use xxhash_rust::xxh3::xxh3_128;
+
+use super::context::Context;
+use super::ffi::check;
+use crate::error::{Error, Result};
+
+const MAGIC: &[u8; 8] = b"LLAVAKV\0";
+const VERSION: u32 = 1;
+/// magic, version, fingerprint of model and context, checksum of the body, length of the body
+const HEADER: usize = 8 + 4 + 16 + 16 + 8;
+
+/// What one sequence held, as bytes that can be stored. Only the context it came from, or one made alike, takes it back.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SequenceState(Vec<u8>);
+
+impl std::fmt::Debug for SequenceState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("SequenceState").field(&format_args!("{} bytes", self.0.len())).finish()
+    }
+}
+
+impl SequenceState {
+    /// The bytes to store.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// Reads back stored bytes.
+    ///
+    /// # Errors
+    /// [`Error::State`] where they are not what [`SequenceState::as_bytes`] gave: other magic or version, cut short, changed.
+    pub fn from_bytes(bytes: Vec<u8>) -> Result<Self> {
+        let refuse = |reason: &str| Err(Error::State { reason: reason.into() });
+        if bytes.len() < HEADER || &bytes[..8] != MAGIC {
+            return refuse("not a saved state");
+        }
+        if bytes[8..12] != VERSION.to_le_bytes() {
+            return refuse("saved by another version");
+        }
+        let body = &bytes[HEADER..];
+        if bytes[44..52] != (body.len() as u64).to_le_bytes() {
+            return refuse("cut short");
+        }
+        if bytes[28..44] != xxh3_128(body).to_le_bytes() {
+            return refuse("the checksum does not match");
+        }
+        Ok(Self(bytes))
+    }
+
+    fn fingerprint(&self) -> &[u8] {
+        &self.0[12..28]
+    }
+
+    fn body(&self) -> &[u8] {
+        &self.0[HEADER..]
+    }
+}
+
+impl Context {
+    /// Everything that decides how the bytes of a state are laid out.
+    fn state_fingerprint(&self) -> [u8; 16] {
+        let model = self.model();
+        let params = self.params();
+        let text = format!(
+            "{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{:?}",
+            model.backend().version(),
+            model.architecture(),
+            model.description(),
+            model.size_bytes(),
+            model.n_params(),
+            model.n_layer(),
+            model.n_embd(),
+            params.type_k.name(),
+            params.type_v.name(),
+            params.n_seq_max,
+            params.flash_attention,
+        );
+        xxh3_128(text.as_bytes()).to_le_bytes()
+    }
+
+    /// Copies what a sequence holds.
+    ///
+    /// # Errors
+    /// [`Error::Native`] where the sequence does not exist or native code fails.
+    pub fn save_sequence(&mut self, sequence: i32) -> Result<SequenceState> {
+        let mut size = 0_usize;
+        // SAFETY: the context lives and is borrowed mutably; the shim checks the sequence.
+        let status = unsafe { sys::llava_state_seq_size(self.as_mut_ptr(), sequence, &raw mut size) };
+        check("llama_state_seq_get_size", status)?;
+        let mut bytes = vec![0_u8; HEADER + size];
+        let mut written = 0_usize;
+        let body = &mut bytes[HEADER..];
+        // SAFETY: as above; the body has room for `size` bytes.
+        let status = unsafe {
+            sys::llava_state_seq_get(self.as_mut_ptr(), sequence, body.as_mut_ptr(), body.len(), &raw mut written)
+        };
+        check("llama_state_seq_get_data", status)?;
+        bytes.truncate(HEADER + written);
+        let checksum = xxh3_128(&bytes[HEADER..]).to_le_bytes();
+        bytes[..8].copy_from_slice(MAGIC);
+        bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        bytes[12..28].copy_from_slice(&self.state_fingerprint());
+        bytes[28..44].copy_from_slice(&checksum);
+        bytes[44..52].copy_from_slice(&(written as u64).to_le_bytes());
+        Ok(SequenceState(bytes))
+    }
+
+    /// Puts a saved state in place of what a sequence holds.
+    ///
+    /// # Errors
+    /// [`Error::State`] where it belongs to another model or to a context made otherwise, or does not fit: the sequence is then
+    /// unchanged in the first two cases and empty in the last.
+    pub fn restore_sequence(&mut self, sequence: i32, state: &SequenceState) -> Result<()> {
+        if state.fingerprint() != self.state_fingerprint() {
+            return Err(Error::State { reason: "it belongs to another model, or to a context made otherwise".into() });
+        }
+        let body = state.body();
+        let mut read = 0_usize;
+        // SAFETY: the context lives and is borrowed mutably; the bytes are what the native writer wrote (checksum).
+        let status =
+            unsafe { sys::llava_state_seq_set(self.as_mut_ptr(), sequence, body.as_ptr(), body.len(), &raw mut read) };
+        if let Err(e) = check("llama_state_seq_set_data", status) {
+            self.trim(sequence, 0)?;
+            return Err(Error::State { reason: format!("it does not fit into this context: {e}") });
+        }
+        Ok(())
+    }
+}

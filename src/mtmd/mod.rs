@@ -1,0 +1,17 @@
+//! Thin, safe handles over libmtmd through the shim: the projector, prepared pictures, encoding.
+//!
+//! What this room does: owns the native projector and the chunks a picture turns into; gives out pixels, grid, positions and
+//! embedding rows; checks before each call what native code would abort on.
+//! What it never does: decode into a context, cache, choose between pictures.
+//! Who calls it: `session`, `quantize`, and applications that work with embeddings themselves.
+
+mod encode;
+mod params;
+#[cfg(feature = "parity")]
+pub mod parity;
+mod prepared;
+mod projector;
+
+pub use params::{ClipLayout, ProjectorParams};
+pub use prepared::{Chunk, ImageChunk, Prepared, Tile};
+pub use projector::{Projector, ProjectorInfo};

@@ -1,0 +1,25 @@
+//! Conversations with pictures: template, prompt, prefill, answer.
+//!
+//! What this room does: keeps the messages, renders them, finds what the KV cache already holds, checks that the rest fits,
+//! has pictures encoded, decodes, streams the answer, reports what it cost.
+//! What it never does: call native code (that is `llama` and `mtmd`), read files' bytes as pictures (that is `image`), print.
+//! Who calls it: applications, and `llava-cli`.
+#![forbid(unsafe_code)]
+
+mod answer;
+mod conversation;
+mod encoder;
+mod message;
+mod params;
+mod prefill;
+mod prompt;
+mod stream;
+pub mod template;
+mod usage;
+
+pub use answer::Answer;
+pub use conversation::Session;
+pub use message::{Message, Part, Picture};
+pub use params::SessionParams;
+pub use template::Role;
+pub use usage::{FinishReason, ImageSource, ImageUsage, Usage};

@@ -1,0 +1,37 @@
+//! Parameters of a session.
+
+use super::template::{TemplateEngine, UserTemplate};
+use crate::llama::{ContextParams, SamplerParams};
+
+/// How a session computes, chooses and stops.
+#[derive(Debug, Clone)]
+pub struct SessionParams {
+    /// The context. Its micro-batch is raised where the projector's pictures need it.
+    pub context: ContextParams,
+    /// How tokens are chosen.
+    pub sampler: SamplerParams,
+    /// The chat template; `None` takes the model file's.
+    pub template: Option<UserTemplate>,
+    /// How a template's source is used.
+    pub template_engine: TemplateEngine,
+    /// Most tokens of an answer; `None`: until the model ends it or the context is full.
+    pub max_tokens: Option<usize>,
+    /// Texts that end an answer; they are not part of it.
+    pub stop: Vec<String>,
+    /// Write control tokens that do not end the answer as their text, as upstream's tools do.
+    pub show_special: bool,
+}
+
+impl Default for SessionParams {
+    fn default() -> Self {
+        Self {
+            context: ContextParams::default(),
+            sampler: SamplerParams::default(),
+            template: None,
+            template_engine: TemplateEngine::Jinja,
+            max_tokens: None,
+            stop: Vec::new(),
+            show_special: true,
+        }
+    }
+}

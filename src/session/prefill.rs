@@ -1,0 +1,277 @@
+//! Getting a prompt into the KV cache: what is there already, whether the rest fits, encoding, decoding.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::encoder::{Embedded, embed};
+use super::prompt::{ImageItem, Item, common_prefix, count_positions, count_tokens};
+use super::usage::{ImageSource, ImageUsage, Usage};
+use crate::error::{Error, Result};
+use crate::llama::{Batch, Context, Position};
+use crate::mtmd::Projector;
+use crate::units::TokenCount;
+
+/// The only sequence a session uses.
+pub(super) const SEQUENCE: i32 = 0;
+
+/// A context and what its KV cache holds, item by item.
+#[derive(Debug)]
+pub(super) struct Memory {
+    pub(super) context: Context,
+    live: Vec<Item>,
+}
+
+impl Memory {
+    pub(super) fn new(context: Context) -> Self {
+        Self { context, live: Vec::new() }
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.context.clear();
+        self.live.clear();
+    }
+
+    /// Cells that are not taken.
+    pub(super) fn free(&self) -> usize {
+        (self.context.n_ctx() as usize).saturating_sub(count_tokens(&self.live).get())
+    }
+
+    fn next_position(&self) -> i32 {
+        i32::try_from(count_positions(&self.live).get()).unwrap_or(i32::MAX)
+    }
+
+    /// Makes the KV cache hold `wanted` and leaves the logits of its last item.
+    ///
+    /// Nothing has changed when an error comes before decoding; after that, what was added is taken back.
+    pub(super) fn prefill(&mut self, projector: Option<&Projector>, wanted: &[Item], usage: &mut Usage) -> Result<()> {
+        // the last item is always decoded again: its logits are not kept
+        let keep = common_prefix(&self.live, wanted).min(wanted.len().saturating_sub(1));
+        self.check_fit(projector, wanted, keep)?;
+        let new = &wanted[keep..];
+        let images: Vec<Arc<ImageItem>> = new
+            .iter()
+            .filter_map(|i| match i {
+                Item::Image(image) => Some(Arc::clone(image)),
+                Item::Token(_) => None,
+            })
+            .collect();
+        let embedded = match projector {
+            Some(projector) => embed(projector, &images, &self.context.cancel_token())?,
+            None => Vec::new(),
+        };
+        report_images(usage, wanted, keep, &images, &embedded);
+        usage.visual_tokens = wanted.iter().filter(|i| matches!(i, Item::Image(_))).map(Item::tokens).sum();
+        usage.text_tokens = count_tokens(wanted) - usage.visual_tokens;
+
+        let start = Instant::now();
+        let kept = self.cut(keep)?;
+        usage.reused_tokens = count_tokens(&wanted[..kept]);
+        let result = if kept == keep {
+            self.decode_items(new, &embedded)
+        } else {
+            // the memory could only be cut further back: what was dropped has to be computed again
+            self.decode_again(projector, wanted, kept)
+        };
+        usage.prefill = start.elapsed();
+        if result.is_err() {
+            self.cut(kept.min(self.live.len()))?;
+        }
+        result
+    }
+
+    fn decode_again(&mut self, projector: Option<&Projector>, wanted: &[Item], kept: usize) -> Result<()> {
+        let images: Vec<Arc<ImageItem>> = wanted[kept..]
+            .iter()
+            .filter_map(|i| match i {
+                Item::Image(image) => Some(Arc::clone(image)),
+                Item::Token(_) => None,
+            })
+            .collect();
+        let embedded = match projector {
+            Some(projector) => embed(projector, &images, &self.context.cancel_token())?,
+            None => Vec::new(),
+        };
+        self.decode_items(&wanted[kept..], &embedded)
+    }
+
+    /// Drops everything from item `keep` on and returns how many items are left: fewer than asked for where this memory can
+    /// only be emptied (recurrent models, or a sliding window that has already forgotten what comes before).
+    fn cut(&mut self, keep: usize) -> Result<usize> {
+        if keep >= self.live.len() && self.is_exact() {
+            return Ok(self.live.len());
+        }
+        let keep = keep.min(self.live.len());
+        let from = i32::try_from(count_positions(&self.live[..keep]).get()).unwrap_or(i32::MAX);
+        if keep > 0 && self.window_reaches(from) && self.context.trim(SEQUENCE, from).is_ok() {
+            self.live.truncate(keep);
+            return Ok(keep);
+        }
+        self.clear();
+        Ok(0)
+    }
+
+    /// Whether the KV cache ends where `live` says: not so after a batch that failed half-way.
+    fn is_exact(&self) -> bool {
+        let last = self.context.positions(SEQUENCE).map_or(-1, |(_, max)| max);
+        // under M-RoPE the largest position of a picture lies before the position that follows it
+        last < self.next_position()
+    }
+
+    /// Whether a sliding window that ends at `from` is still complete.
+    fn window_reaches(&self, from: i32) -> bool {
+        let window = i32::try_from(self.context.model().n_swa()).unwrap_or(i32::MAX);
+        if window == 0 {
+            return true;
+        }
+        self.context.positions(SEQUENCE).is_some_and(|(min, _)| min <= from.saturating_sub(window).max(0))
+    }
+
+    /// Decodes one token of an answer.
+    pub(super) fn decode_token(&mut self, token: crate::llama::Token) -> Result<()> {
+        let before = self.live.len();
+        let mut batch = Batch::new();
+        batch.push_token(token, self.next_position(), SEQUENCE, true);
+        let result = self.context.decode(&batch);
+        match result {
+            Ok(()) => self.live.push(Item::Token(token)),
+            Err(_) => {
+                self.cut(before)?;
+            }
+        }
+        result
+    }
+
+    /// Decodes items behind what is there, as upstream's helper does: runs of text and tiles apart, each in pieces of
+    /// `n_batch`. So the numbers are upstream's, bit for bit.
+    fn decode_items(&mut self, items: &[Item], embedded: &[Embedded]) -> Result<()> {
+        let n_batch = self.context.n_batch() as usize;
+        let mut rows = embedded.iter();
+        let mut i = 0;
+        while i < items.len() {
+            if let Item::Image(image) = &items[i] {
+                let rows = rows.next().ok_or_else(|| Error::NoVision { reason: "no projector is loaded".into() })?;
+                self.decode_image(image, rows, i + 1 == items.len())?;
+                self.live.push(items[i].clone());
+                i += 1;
+                continue;
+            }
+            let run = items[i..].iter().take_while(|i| matches!(i, Item::Token(_))).take(n_batch).count();
+            let mut batch = Batch::new();
+            let first = self.next_position();
+            for (position, item) in (first..).zip(&items[i..i + run]) {
+                if let Item::Token(token) = item {
+                    let last = position - first + 1 == i32::try_from(run).unwrap_or(i32::MAX) && i + run == items.len();
+                    batch.push_token(*token, position, SEQUENCE, last);
+                }
+            }
+            self.context.decode(&batch)?;
+            self.live.extend_from_slice(&items[i..i + run]);
+            i += run;
+        }
+        Ok(())
+    }
+
+    fn decode_image(&mut self, item: &ImageItem, embedded: &Embedded, logits_last: bool) -> Result<()> {
+        let positions = item.prepared.decoder_positions(item.chunk, self.next_position())?;
+        let rows = &embedded.rows;
+        let n = rows.rows().get();
+        if n != positions.len() {
+            return Err(Error::Encode { reason: format!("{n} rows for {} positions", positions.len()) });
+        }
+        // all of a picture that attends in both directions has to be computed at once
+        let step = self.context.n_batch() as usize;
+        if item.image.non_causal {
+            self.context.set_causal(false);
+        }
+        let mut result = Ok(());
+        let mut from = 0;
+        while from < n && result.is_ok() {
+            let to = (from + step).min(n);
+            let mut batch = Batch::new();
+            for (row, &position) in (from..to).zip::<&[Position]>(&positions[from..to]) {
+                batch.push_row(rows.row(row), position, SEQUENCE, logits_last && row + 1 == n);
+            }
+            result = self.context.decode(&batch);
+            from = to;
+        }
+        if item.image.non_causal {
+            self.context.set_causal(true);
+        }
+        result
+    }
+
+    /// Refuses a prompt that cannot be decoded, before anything is encoded for it.
+    fn check_fit(&self, projector: Option<&Projector>, wanted: &[Item], keep: usize) -> Result<()> {
+        let n_ctx = self.context.n_ctx() as usize;
+        let n_ubatch = self.context.n_ubatch() as usize;
+        let mut used = 0_usize;
+        let mut over = None;
+        for (i, item) in wanted.iter().enumerate() {
+            used += item.tokens().get();
+            if let Item::Image(image) = item {
+                let tokens = image.image.tokens.get();
+                if i >= keep && image.image.non_causal && tokens > n_ubatch {
+                    return Err(Error::MicroBatchTooSmall { tokens, n_ubatch });
+                }
+                if used >= n_ctx && over.is_none() {
+                    over = Some(image.index);
+                }
+            }
+        }
+        // one cell more, for the first token of the answer
+        let needed = used + 1;
+        if needed <= n_ctx {
+            return Ok(());
+        }
+        let kept = count_tokens(&wanted[..keep]).get();
+        Err(Error::ContextFull {
+            needed: needed - kept,
+            available: n_ctx.saturating_sub(kept),
+            n_ctx,
+            picture: over,
+            advice: advice(projector, wanted, needed, n_ctx),
+        })
+    }
+}
+
+/// Flags that would make a prompt of `needed` cells fit.
+fn advice(projector: Option<&Projector>, wanted: &[Item], needed: usize, n_ctx: usize) -> String {
+    // a multiple of 256, as llama.cpp pads, and some room for the answer
+    let mut advice = format!("use -c {} or more", (needed + 256).next_multiple_of(256));
+    let visual: usize = wanted.iter().filter(|i| matches!(i, Item::Image(_))).map(|i| i.tokens().get()).sum();
+    let pictures = wanted.iter().filter(|i| matches!(i, Item::Image(_))).count();
+    let text = needed - visual;
+    let dynamic = projector.is_some_and(|p| p.info().image_max_tokens.is_some());
+    if dynamic && pictures > 0 && n_ctx > text {
+        let each = (n_ctx - text) / pictures;
+        if each >= 4 {
+            advice.push_str(&format!(", or --image-max-tokens {each}"));
+        }
+    }
+    advice
+}
+
+fn report_images(usage: &mut Usage, wanted: &[Item], keep: usize, images: &[Arc<ImageItem>], embedded: &[Embedded]) {
+    let count = wanted.iter().filter_map(|i| if let Item::Image(i) = i { Some(i.index + 1) } else { None }).max();
+    let nothing = ImageUsage {
+        source: ImageSource::Kv,
+        encode: Duration::ZERO,
+        rows: TokenCount::ZERO,
+        tokens: TokenCount::ZERO,
+    };
+    usage.images = vec![nothing; count.unwrap_or(0)];
+    for item in &wanted[..keep] {
+        if let Item::Image(image) = item {
+            let report = &mut usage.images[image.index];
+            report.rows += image.image.tokens;
+            report.tokens += image.image.tokens;
+        }
+    }
+    for (image, embedded) in images.iter().zip(embedded) {
+        let report = &mut usage.images[image.index];
+        report.source = embedded.source;
+        report.encode += embedded.took;
+        report.rows += embedded.rows.rows();
+        report.tokens += embedded.rows.rows();
+    }
+}

@@ -1,0 +1,130 @@
+//! What an answer cost.
+
+use std::time::Duration;
+
+use crate::units::TokenCount;
+
+/// Where a picture's rows came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ImageSource {
+    /// The vision encoder ran.
+    Encoded,
+    /// The KV cache still held the decoded picture: neither encoder nor decoder ran.
+    Kv,
+}
+
+impl ImageSource {
+    /// Its name in usage reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            ImageSource::Encoded => "encoded",
+            ImageSource::Kv => "kv",
+        }
+    }
+}
+
+/// What one picture of the prompt cost.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct ImageUsage {
+    /// Where its rows came from.
+    pub source: ImageSource,
+    /// Time in the vision encoder.
+    pub encode: Duration,
+    /// Rows the encoder gives for it.
+    pub rows: TokenCount,
+    /// Rows the text model was given.
+    pub tokens: TokenCount,
+}
+
+/// Why an answer ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum FinishReason {
+    /// It has not ended.
+    Running,
+    /// The model ended it.
+    EndOfText,
+    /// One of the stop texts came up.
+    Stop,
+    /// It reached its greatest length.
+    Length,
+    /// The context is full.
+    ContextFull,
+    /// The caller stopped it.
+    Cancelled,
+    /// Something failed.
+    Error,
+}
+
+impl FinishReason {
+    /// Its name in usage reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            FinishReason::Running => "running",
+            FinishReason::EndOfText => "end",
+            FinishReason::Stop => "stop",
+            FinishReason::Length => "length",
+            FinishReason::ContextFull => "context-full",
+            FinishReason::Cancelled => "cancelled",
+            FinishReason::Error => "error",
+        }
+    }
+}
+
+/// What an answer cost so far.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Usage {
+    /// From the request to its first token; zero before there is one.
+    pub time_to_first_token: Duration,
+    /// Text and pictures through the text model, encoders not included.
+    pub prefill: Duration,
+    /// From the first token to the last.
+    pub decode: Duration,
+    /// Text tokens of the prompt, markers included.
+    pub text_tokens: TokenCount,
+    /// Visual tokens of the prompt.
+    pub visual_tokens: TokenCount,
+    /// Tokens of the prompt, of both kinds, that the KV cache already held.
+    pub reused_tokens: TokenCount,
+    /// Tokens of the answer.
+    pub decode_tokens: TokenCount,
+    /// The prompt's pictures in order.
+    pub images: Vec<ImageUsage>,
+    /// Why it ended.
+    pub finish: FinishReason,
+}
+
+impl Usage {
+    pub(super) fn new() -> Self {
+        Self {
+            time_to_first_token: Duration::ZERO,
+            prefill: Duration::ZERO,
+            decode: Duration::ZERO,
+            text_tokens: TokenCount::ZERO,
+            visual_tokens: TokenCount::ZERO,
+            reused_tokens: TokenCount::ZERO,
+            decode_tokens: TokenCount::ZERO,
+            images: Vec::new(),
+            finish: FinishReason::Running,
+        }
+    }
+
+    /// Tokens of the answer per second, the first one not counted; 0 where there are fewer than two.
+    #[must_use]
+    pub fn tokens_per_second(&self) -> f64 {
+        let tokens = self.decode_tokens.get().saturating_sub(1);
+        let seconds = self.decode.as_secs_f64();
+        if tokens == 0 || seconds <= 0.0 { 0.0 } else { tokens as f64 / seconds }
+    }
+
+    /// Time in the vision encoder, all pictures together.
+    #[must_use]
+    pub fn encode(&self) -> Duration {
+        self.images.iter().map(|i| i.encode).sum()
+    }
+}

@@ -1,0 +1,54 @@
+//! `llava-cli embed`.
+
+use llava::TokenCount;
+use llava::llama::CancelToken;
+use llava::session::Picture;
+
+use super::{World, demo, text};
+use crate::world::{demo_files, open};
+
+/// Header text and floats of a NumPy file of version 1.0.
+fn read_npy(bytes: &[u8]) -> (String, Vec<f32>) {
+    assert_eq!(&bytes[..8], b"\x93NUMPY\x01\x00");
+    let length = usize::from(u16::from_le_bytes([bytes[8], bytes[9]]));
+    let header = String::from_utf8(bytes[10..10 + length].to_vec()).unwrap();
+    let (floats, rest) = bytes[10 + length..].as_chunks::<4>();
+    assert!(rest.is_empty());
+    (header, floats.iter().map(|b| f32::from_le_bytes(*b)).collect())
+}
+
+#[test]
+fn rows_are_what_the_projector_gives() {
+    let world = World::new();
+    let (a, b) = (demo("sign.png"), demo("shapes.png"));
+    let (out_a, out_b) = (world.path("a.npy"), world.path("b.npy"));
+    let args = ["embed", "-t", "2", "--image", text(&a), "-o", text(&out_a), "--image", text(&b), "-o", text(&out_b)];
+    let outcome = world.run(&args).ok();
+    assert_eq!(outcome.stdout, "");
+
+    let (_model, projector) = open(&demo_files());
+    for (picture, out) in [(&a, &out_a), (&b, &out_b)] {
+        let (header, values) = read_npy(&std::fs::read(out).unwrap());
+        assert!(header.contains("'shape': (196, 160)") && header.contains("'<f4'"), "{header}");
+        let picture = Picture::from_file(picture).unwrap();
+        let prepared = projector.prepare(picture.image(), TokenCount::ZERO, 0).unwrap();
+        let rows = projector.encode(&[(&prepared, 0)], &CancelToken::new()).unwrap();
+        let bits = |v: &[f32]| v.iter().map(|f| f.to_bits()).collect::<Vec<_>>();
+        assert!(bits(&values) == bits(rows[0].0.as_slice()), "{}", out.display());
+    }
+    let leftovers = std::fs::read_dir(out_a.parent().unwrap()).unwrap().map(|e| e.unwrap().path());
+    assert_eq!(leftovers.filter(|p| p.extension().is_some_and(|e| e == "tmp")).count(), 0);
+}
+
+#[test]
+fn each_picture_needs_a_file_and_a_projector() {
+    let world = World::new();
+    let (picture, model) = (demo("sign.png"), demo("demo-lm-f16.gguf"));
+    let image = ["embed", "--image", text(&picture), "--image", text(&picture), "-o", "a.npy"];
+    world.run(&image).failed(2, "usage").says("2 pictures and 1 -o");
+    world.run(&["embed", "-o", "a.npy"]).failed(2, "usage");
+    let outcome = world.run(&["embed", "-m", text(&model), "--image", text(&picture), "-o", "a.npy"]);
+    outcome.failed(3, "no-vision").says("--mmproj");
+    assert!(!world.path("a.npy").exists());
+    world.run(&["embed", "--image", text(&picture), "-o", "none/a.npy"]).failed(1, "io").says("none/a.npy");
+}
