@@ -21,6 +21,8 @@ import tempfile
 import zlib
 import struct
 
+# llava-cli runs a model's own template; llama-mtmd-cli only when told to
+JINJA = ["--jinja"]
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
@@ -89,7 +91,7 @@ def main():
         item = json.loads(line)
         flags = model + ["--image", str(samples / item["image"]), "-p", item["question"], "--temp", "0", "-n", "72", "-c", "512"]
         total += 1
-        good += compare(item["image"], [args.ours] + flags, [args.peer] + flags)
+        good += compare(item["image"], [args.ours] + flags, [args.peer] + flags + JINJA)
     print(f"demo model: {good} of {total} answers equal")
 
     failed = good != total
@@ -110,7 +112,7 @@ def main():
                 for name, images in cases:
                     total += 1
                     ours = [args.ours] + base + images + ["--clip-layout", "upstream"]
-                    good += compare(f"{text.name} {name}", ours, [args.peer] + base + images)
+                    good += compare(f"{text.name} {name}", ours, [args.peer] + base + images + JINJA)
         print(f"generated pairs: {good} of {total} answers equal")
         failed |= good != total
 
