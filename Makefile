@@ -91,12 +91,16 @@ package: deps
 overrides: deps
 	@$(call step,overrides,llava-sys/tests/overrides.sh)
 
-# --target keeps the sanitizer's link flags away from build scripts and procedural macros.
+# --target keeps the sanitizer's link flags away from build scripts and procedural macros. GCC's shared runtime insists on
+# being the first library of the process, which the order of rustc's link line does not give it: it is preloaded.
+ASAN_RUNTIME = $(shell $${CXX:-c++} -print-file-name=libasan.so 2>/dev/null)
+RUNNER = CARGO_TARGET_$(shell echo '$(HOST)' | tr 'a-z-' 'A-Z_')_RUNNER
 .PHONY: sanitize
 sanitize: deps
 	@$(call step,sanitize,\
 	    LLAVA_SANITIZE=address$(,)undefined \
 	    RUSTFLAGS='-Clink-arg=-fsanitize=address -Clink-arg=-fsanitize=undefined' \
+	    $(if $(filter /%,$(ASAN_RUNTIME)),$(RUNNER)='env LD_PRELOAD=$(ASAN_RUNTIME)') \
 	    ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1 UBSAN_OPTIONS=print_stacktrace=1 \
 	    $(CARGO) test $(CARGOFLAGS) --workspace --features $(FEATURES) --lib --tests --target $(HOST) --target-dir target/sanitize)
 

@@ -2,7 +2,6 @@
 //! `cargo run --example tiny_models -- DIR`
 
 #[path = "../tests/models/mod.rs"]
-#[expect(dead_code, reason = "the tests use more of it")]
 mod models;
 
 use std::path::Path;

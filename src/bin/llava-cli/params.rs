@@ -17,74 +17,78 @@ use crate::progress::progress;
 use crate::signals::Interrupt;
 
 pub fn model(args: &ModelArgs, interrupt: &Interrupt) -> ModelParams {
-    let mut params = ModelParams::default();
-    params.gpu_layers = args.gpu_layers.0;
-    params.load_mode = match (args.no_mmap, args.mlock) {
-        (_, true) => LoadMode::MmapLocked,
-        (true, false) => LoadMode::Read,
-        (false, false) => LoadMode::Mmap,
-    };
-    params.progress = Some(progress("text model", interrupt));
-    params
+    ModelParams {
+        gpu_layers: args.gpu_layers.0,
+        load_mode: match (args.no_mmap, args.mlock) {
+            (_, true) => LoadMode::MmapLocked,
+            (true, false) => LoadMode::Read,
+            (false, false) => LoadMode::Mmap,
+        },
+        progress: Some(progress("text model", interrupt)),
+        ..ModelParams::default()
+    }
 }
 
 pub fn projector(model: &ModelArgs, pictures: &PictureArgs, interrupt: &Interrupt) -> ProjectorParams {
-    let mut params = ProjectorParams::default();
-    params.cpu_only = model.no_mmproj_offload;
-    params.threads = model.threads.map(|t| t.0);
-    params.flash_attention = model.flash_attn;
-    params.no_warmup = model.no_warmup;
-    params.image_min_tokens = pictures.image_min_tokens;
-    params.image_max_tokens = pictures.image_max_tokens;
-    params.clip_layout = model.clip_layout.into();
-    params.progress = Some(progress("projector", interrupt));
-    params
+    ProjectorParams {
+        cpu_only: model.no_mmproj_offload,
+        threads: model.threads.map(|t| t.0),
+        flash_attention: model.flash_attn,
+        no_warmup: model.no_warmup,
+        image_min_tokens: pictures.image_min_tokens,
+        image_max_tokens: pictures.image_max_tokens,
+        clip_layout: model.clip_layout.into(),
+        progress: Some(progress("projector", interrupt)),
+        ..ProjectorParams::default()
+    }
 }
 
 pub fn session(args: &AskArgs) -> Result<SessionParams> {
-    let mut params = SessionParams::default();
-    params.context = context(&args.model, &args.context);
-    params.sampler = sampler(&args.sampling)?;
-    params.template = template(&args.prompt);
-    params.template_engine = engine(&args.prompt);
-    // a negative number is upstream's "no limit"
-    params.max_tokens = usize::try_from(args.sampling.predict).ok();
-    params.stop = args.sampling.reverse_prompt.iter().map(|s| text_of(&args.prompt, s)).collect();
-    Ok(params)
+    Ok(SessionParams {
+        context: context(&args.model, &args.context),
+        sampler: sampler(&args.sampling)?,
+        template: template(&args.prompt),
+        template_engine: engine(&args.prompt),
+        // a negative number is upstream's "no limit"
+        max_tokens: usize::try_from(args.sampling.predict).ok(),
+        stop: args.sampling.reverse_prompt.iter().map(|s| text_of(&args.prompt, s)).collect(),
+        ..SessionParams::default()
+    })
 }
 
 fn context(model: &ModelArgs, args: &ContextArgs) -> ContextParams {
-    let mut params = ContextParams::default();
-    params.n_ctx = args.ctx_size;
-    params.n_batch = args.batch_size;
-    params.n_ubatch = args.ubatch_size;
-    params.threads = model.threads.map(|t| t.0);
-    params.threads_batch = args.threads_batch.map(|t| t.0);
-    params.type_k = args.cache_type_k;
-    params.type_v = args.cache_type_v;
-    params.flash_attention = model.flash_attn;
-    params.warmup = !model.no_warmup;
-    params
+    ContextParams {
+        n_ctx: args.ctx_size,
+        n_batch: args.batch_size,
+        n_ubatch: args.ubatch_size,
+        threads: model.threads.map(|t| t.0),
+        threads_batch: args.threads_batch.map(|t| t.0),
+        type_k: args.cache_type_k,
+        type_v: args.cache_type_v,
+        flash_attention: model.flash_attn,
+        warmup: !model.no_warmup,
+        ..ContextParams::default()
+    }
 }
 
 fn sampler(args: &SamplingArgs) -> Result<SamplerParams> {
-    let mut params = SamplerParams::default();
-    params.temperature = args.temp;
-    params.top_k = args.top_k;
-    params.top_p = args.top_p;
-    params.min_p = args.min_p;
-    params.typical_p = args.typical;
-    params.top_n_sigma = args.top_n_sigma;
-    params.repeat_last_n = args.repeat_last_n;
-    params.repeat_penalty = args.repeat_penalty;
-    params.frequency_penalty = args.frequency_penalty;
-    params.presence_penalty = args.presence_penalty;
-    params.seed = args.seed.and_then(|s| s.0);
-    params.grammar = match &args.grammar_file {
-        Some(path) => Some(read_text(path, "grammar")?),
-        None => args.grammar.clone(),
-    };
-    Ok(params)
+    Ok(SamplerParams {
+        temperature: args.temp,
+        top_k: args.top_k,
+        top_p: args.top_p,
+        min_p: args.min_p,
+        typical_p: args.typical,
+        top_n_sigma: args.top_n_sigma,
+        repeat_last_n: args.repeat_last_n,
+        repeat_penalty: args.repeat_penalty,
+        frequency_penalty: args.frequency_penalty,
+        presence_penalty: args.presence_penalty,
+        seed: args.seed.and_then(|s| s.0),
+        grammar: match &args.grammar_file {
+            Some(path) => Some(read_text(path, "grammar")?),
+            None => args.grammar.clone(),
+        },
+    })
 }
 
 fn template(args: &PromptArgs) -> Option<UserTemplate> {
