@@ -44,7 +44,16 @@ pub(super) struct Entry<'a> {
     pub(super) logits: bool,
 }
 
-/// Entries to decode together, in order.
+/// Entries to decode together, in order. Rows are borrowed until they are decoded:
+///
+/// ```compile_fail,E0505
+/// use llava::llama::{Batch, Position};
+/// let rows = vec![0.0_f32; 64];
+/// let mut batch = Batch::new();
+/// batch.push_row(&rows, Position::text(0), 0, true);
+/// drop(rows);
+/// assert_eq!(batch.len(), 1);
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct Batch<'a> {
     pub(super) entries: Vec<Entry<'a>>,

@@ -84,6 +84,16 @@ unsafe impl Send for Context {}
 unsafe impl Sync for Context {}
 
 /// A decoding context.
+///
+/// What it hands out borrows it, so the next computation cannot pull memory away from under it:
+///
+/// ```compile_fail,E0499
+/// # fn f(context: &mut llava::llama::Context, batch: &llava::llama::Batch<'_>) {
+/// let logits = context.logits();
+/// context.decode(batch).unwrap(); // overwrites them
+/// println!("{}", logits[0]);
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Context {
     // drop order: batch, context, threadpool, model

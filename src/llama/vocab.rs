@@ -11,6 +11,16 @@ use crate::error::{Error, Result};
 pub struct Token(pub i32);
 
 /// The vocabulary of a model: a view that the model outlives.
+///
+/// ```compile_fail,E0597
+/// use llava::llama::{Model, ModelParams};
+/// let vocab = {
+///     let model = Model::load("model.gguf", &ModelParams::default())?;
+///     model.vocab() // the model is freed here
+/// };
+/// println!("{}", vocab.n_tokens());
+/// # Ok::<(), llava::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy)]
 pub struct Vocab<'m> {
     raw: *const sys::llama_vocab,

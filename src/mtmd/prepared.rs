@@ -64,6 +64,14 @@ pub struct ImageChunk {
 }
 
 /// A preprocessed image inside a chunk: a view.
+///
+/// ```compile_fail,E0505
+/// # fn f(prepared: llava::mtmd::Prepared) {
+/// let tile = prepared.tile(0, 0).unwrap();
+/// drop(prepared);
+/// println!("{}", tile.pixels[0]);
+/// # }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct Tile<'a> {

@@ -15,6 +15,8 @@ mod cli;
 mod handles;
 mod layout;
 mod loading;
+#[cfg(all(feature = "cli", target_os = "linux"))]
+mod memory;
 #[cfg(feature = "parity")]
 mod parity;
 mod peer_faults;

@@ -29,6 +29,7 @@ const PLAIN_TOWERS: &[&str] = &[
 
 /// Checks every tensor of the families whose graph this crate knows; others pass.
 pub(super) fn check(file: &GgufFile, family: &str, facts: &ProjectorFacts) -> Result<()> {
+    check_class_token(file, family, facts)?;
     if !PLAIN_TOWERS.contains(&family) {
         return Ok(());
     }
@@ -87,6 +88,40 @@ pub(super) fn check(file: &GgufFile, family: &str, facts: &ProjectorFacts) -> Re
     let swaps = llava || qwen2 || matches!(family, "gemma3" | "idefics3");
     let layer = Layer { width, heads, kv_heads, head_dim, qkv, swaps, prefix: "v" };
     (0..facts.block_count).try_for_each(|i| layer.check(file, i))
+}
+
+/// What the graphs that join a class token to the patches assert: rows of f32, and a position for every one of them.
+fn check_class_token(file: &GgufFile, family: &str, facts: &ProjectorFacts) -> Result<()> {
+    let width = u64::from(facts.embedding_length);
+    let side = u64::from(facts.image_size_px / facts.patch_size_px.max(1));
+    let patches = side * side;
+    match family {
+        "internvl" | "cogvlm" | "llama4" => {
+            shapes::required(file, "v.class_embd", &[width], Use::Elementwise)?;
+            shapes::required(file, "v.position_embd.weight", &[width, patches + 1], Use::Elementwise)?;
+        }
+        "nemotron_v2_vl" => {
+            let registers = shapes::any(file, "v.class_embd", Use::Elementwise)?;
+            if registers.dim(0) != width || registers.dim(2) * registers.dim(3) != 1 {
+                let reason = format!("has extents {:?}, must be [{width}, registers]", registers.dims);
+                return Err(file.bad_tensor(&registers.name, reason));
+            }
+            shapes::required(file, "v.position_embd.weight", &[width, patches], Use::Elementwise)?;
+        }
+        // the adapter folds the rows into a square
+        "adapter" => {
+            if let Some(t) = file.tensor("v.class_embd") {
+                return Err(file.bad_tensor(&t.name, format!("must not be in a {family} file")));
+            }
+        }
+        // the graph is written for the 24 x 24 patches of MobileVLM's tower
+        "ldp" | "ldpv2" if patches != 24 * 24 => {
+            let reason = format!("gives {side} x {side} patches, a {family} projector takes 24 x 24");
+            return Err(file.bad_key("clip.vision.image_size", reason));
+        }
+        _ => {}
+    }
+    Ok(())
 }
 
 /// The table of learned positions and the class token.
