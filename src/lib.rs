@@ -16,3 +16,8 @@ mod units;
 
 pub use error::{Error, ErrorKind, Result};
 pub use units::{PosCount, TokenCount};
+
+/// The examples of the README compile.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -25,6 +25,31 @@ struct Remembered {
 }
 
 /// A conversation with a model about pictures. It owns its context; model and projector can be shared.
+///
+/// ```
+/// # #[cfg(feature = "demo")] {
+/// use llava::demo::DemoModel;
+/// use llava::llama::{Model, ModelParams, SamplerParams};
+/// use llava::mtmd::{Projector, ProjectorParams};
+/// use llava::session::{ImageSource, Part, Picture, Session, SessionParams};
+///
+/// let demo = DemoModel::unpack()?;
+/// let model = Model::load(demo.model(), &ModelParams::default())?;
+/// let projector = Projector::load(demo.projector(), &model, &ProjectorParams::default())?;
+/// let params = SessionParams { sampler: SamplerParams::greedy(), ..SessionParams::default() };
+/// let mut session = Session::new(&model, Some(projector), params)?;
+///
+/// let sign = Picture::from_file("models/demo/sign.png")?;
+/// let (text, usage) = session.ask([Part::from(sign), Part::from("What word is written?")])?.finish()?;
+/// assert_eq!(text.trim(), "EXIT");
+/// assert_eq!(usage.visual_tokens.get(), 196);
+///
+/// // the picture is still in the KV cache
+/// let (_, usage) = session.ask([Part::from("What word is written?")])?.finish()?;
+/// assert_eq!(usage.images[0].source, ImageSource::Kv);
+/// # }
+/// # Ok::<(), llava::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Session {
     pub(super) memory: Memory,
