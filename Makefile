@@ -43,13 +43,12 @@ deps:
 
 .PHONY: demo
 demo: deps
+	@echo 'The first build compiles llama.cpp: some minutes and about 1 GB in target/, with no news from cargo meanwhile.'
 	@$(call step,build llava-cli,$(CARGO) build $(CARGOFLAGS) --release --bin llava-cli)
-	@usage=$$(mktemp) && trap 'rm -f "$$usage"' EXIT && \
-	ask() { \
+	@ask() { \
 	    printf '\n%s: %s\n  ' "$$1" "$$2" && \
 	    $(CARGO) run $(CARGOFLAGS) --quiet --release --bin llava-cli -- \
-	        --image "models/demo/$$1" -p "$$2" --temp 0 --usage-json "$$usage" && \
-	    printf '\n  ' && cat "$$usage" && printf '\n'; \
+	        --image "models/demo/$$1" -p "$$2" --temp 0 -v; \
 	} && \
 	ask sign.png 'What word is written?' && \
 	ask shapes.png 'Describe the image.' && \

@@ -50,7 +50,8 @@ def main():
     # the same work on both sides: upstream's layout runs a layer less where the file lacks the last one
     flags = ["-m", args.m, "--mmproj", args.mmproj, "--image", args.image, "-p", args.p, "-n", args.n, "-t", args.t]
     flags += ["-c", args.c, "--temp", "0"]
-    ours, peer = [args.ours] + flags + args.ours_extra, [args.peer] + flags
+    # the peer runs a model's own template only when told to
+    ours, peer = [args.ours] + flags + args.ours_extra, [args.peer] + flags + ["--jinja"]
     timed(ours)
     timed(peer)
     a, b = [], []

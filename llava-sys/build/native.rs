@@ -51,7 +51,8 @@ pub fn provide(settings: &Settings, source: &Source, cpu: &Cpu) -> Result<(Nativ
     config.profile("Release").out_dir(&workplace.dir).build_target("llama");
     if relaxed(settings) {
         let header = settings.manifest_dir.join("shim/llava_relax.h");
-        config.cflag("-include").cflag(header);
+        // quoted: the flags become one line of text
+        config.cflag("-include").cflag(format!("\"{}\"", header.display()));
     }
     for (name, value) in &options {
         config.define(name, value);
@@ -119,12 +120,24 @@ fn options(settings: &Settings, cpu: &Cpu) -> Vec<(String, String)> {
             set(&format!("CMAKE_{language}_FLAGS_RELEASE"), "-O1 -g1 -DNDEBUG -fno-omit-frame-pointer".to_owned());
         }
     }
-    // no option of CMake's: part of the recipe, so that a build from before is not taken for this one
-    set("LLAVA_RELAX", on(relaxed(settings)));
+    if relaxed(settings) {
+        let header = settings.manifest_dir.join("shim/llava_relax.h");
+        println!("cargo::rerun-if-changed={}", header.display());
+        // no option of CMake's: part of the recipe, so that a build with another header is not taken for this one
+        set("LLAVA_RELAX", fingerprint(&fs::read(&header).unwrap_or_default()));
+    }
     for (name, value) in &cpu.options {
         set(name, value.clone());
     }
     options
+}
+
+/// FNV-1a, 64 bits: tells versions of a file apart.
+fn fingerprint(bytes: &[u8]) -> String {
+    let hash = bytes
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+    format!("{hash:016x}")
 }
 
 /// Whether waiting threads give way to others, see `shim/llava_relax.h`: where the compiler takes `-include`.

@@ -11,6 +11,16 @@ use crate::error::{Error, Result};
 #[derive(Debug)]
 pub struct Backend(());
 
+/// Loads the back-ends that are files of their own, from the program's folder only: ggml's own search looks into the current
+/// folder too, where anybody may have put a library.
+#[cfg(feature = "dynamic-backends")]
+fn load_backends() {
+    let folder = std::env::current_exe().ok().and_then(|exe| exe.parent().map(std::path::Path::to_owned));
+    let Some(path) = folder.and_then(|folder| super::model::path_to_c(&folder).ok()) else { return };
+    // SAFETY: the path lives through the call.
+    unsafe { sys::ggml_backend_load_all_from_path(path.as_ptr()) };
+}
+
 /// A device that ggml can compute on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -47,8 +57,8 @@ impl Backend {
             super::log::install();
             // SAFETY: llama.h: "Call once at the start of the program"; the lock makes it once.
             unsafe { sys::llama_backend_init() };
-            // SAFETY: loads back-ends that are separate files; does nothing in a static build.
-            unsafe { sys::ggml_backend_load_all() };
+            #[cfg(feature = "dynamic-backends")]
+            load_backends();
             Arc::new(Backend(()))
         })))
     }

@@ -281,7 +281,7 @@ impl Context {
             }
             1 => Err(Error::ContextFull {
                 needed: batch.len(),
-                available: (self.n_ctx as usize).saturating_sub(usize::try_from(first).unwrap_or(0)),
+                available: 0,
                 n_ctx: self.n_ctx as usize,
                 picture: None,
                 advice: "raise -c, or clear the conversation".into(),
@@ -450,6 +450,13 @@ fn validate(model: &Model, params: &ContextParams) -> Result<()> {
     }
     if params.n_seq_max == 0 || params.n_seq_max > 256 {
         return bad("n_seq_max", params.n_seq_max, "1 to 256");
+    }
+    let n_ctx = if params.n_ctx == 0 { model.n_ctx_train() } else { params.n_ctx };
+    if params.n_seq_max > params.n_batch.min(n_ctx.max(1)) {
+        return bad("n_seq_max", params.n_seq_max, "at most n_batch and n_ctx");
+    }
+    if params.threads == Some(0) || params.threads_batch == Some(0) {
+        return bad("threads", 0, "1 to 512");
     }
     if params.n_ctx == 0 && model.n_ctx_train() == 0 {
         return bad("n_ctx", 0, "the model file names no context length, give one");

@@ -3,7 +3,7 @@
 //! What this room does: owns every native object of the text side, checks before each call what the native code would
 //! abort on, turns status codes into [`crate::Error`], routes the native logs to `tracing`.
 //! What it never does: decide anything (no templates, no caching, no defaults beyond upstream's), print, exit.
-//! Who calls it: `mtmd`, `session`, `quantize`, and applications that need the floor below a session.
+//! Who calls it: `mtmd`, `session`, and applications that need the floor below a session.
 
 mod backend;
 mod batch;

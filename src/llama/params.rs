@@ -211,7 +211,7 @@ pub struct SamplerParams {
 impl Default for SamplerParams {
     fn default() -> Self {
         Self {
-            temperature: 0.8,
+            temperature: 0.2,
             top_k: 40,
             top_p: 0.95,
             min_p: 0.05,

@@ -17,6 +17,11 @@ use crate::error::{Error, Result};
 /// Deepest nesting of brackets in a grammar.
 const MAX_GRAMMAR_DEPTH: usize = 256;
 
+/// Most rules of a grammar.
+const MAX_GRAMMAR_RULES: usize = 2048;
+/// Most bytes of a grammar's text.
+const MAX_GRAMMAR_BYTES: usize = 256 << 10;
+
 /// Owner of a `llama_sampler` (a chain owns the samplers in it).
 #[derive(Debug)]
 struct SamplerOwner(NonNull<sys::llama_sampler>);
@@ -78,7 +83,7 @@ impl Sampler {
     /// Chooses a token from the logits of the context's last output.
     ///
     /// # Errors
-    /// [`Error::Native`] where the last batch asked for no logits, [`Error::NonFinite`] where all of them are NaN,
+    /// [`Error::Native`] where the last batch asked for no logits, [`Error::NonFinite`] where one is NaN,
     /// [`Error::Grammar`] where the grammar leaves no token.
     pub fn sample(&mut self, context: &mut Context) -> Result<Token> {
         let logits = context.logits();
@@ -88,10 +93,6 @@ impl Sampler {
                 reason: "the last batch asked for no logits".into(),
             });
         }
-        let nan = logits.iter().filter(|l| l.is_nan()).count();
-        if nan > 0 {
-            return Err(Error::NonFinite { count: nan, rows: 1, width: logits.len(), retried_in_f32: false });
-        }
         self.choose(logits)
     }
 
@@ -100,6 +101,18 @@ impl Sampler {
     /// # Errors
     /// As [`Sampler::sample`].
     pub fn choose(&mut self, logits: &[f32]) -> Result<Token> {
+        let n_vocab = self.model.vocab().n_tokens();
+        if logits.len() != n_vocab {
+            return Err(Error::BadParameter {
+                name: "logits",
+                value: logits.len().to_string(),
+                reason: format!("one for each of {n_vocab} tokens"),
+            });
+        }
+        let nan = logits.iter().filter(|l| l.is_nan()).count();
+        if nan > 0 {
+            return Err(Error::NonFinite { count: nan, rows: 1, width: logits.len(), retried_in_f32: false });
+        }
         self.set_candidates(logits);
         let chosen = apply(&mut self.chain, &mut self.candidates)?;
         let Some(grammar) = &mut self.grammar else { return Ok(chosen) };
@@ -136,6 +149,12 @@ impl Sampler {
             });
         }
         if let Some(grammar) = &mut self.grammar {
+            // native code aborts on a token that cannot follow, so it is asked first
+            let mut single = [sys::llama_token_data { id: token.0, logit: 1.0, p: 0.0 }];
+            apply_only(grammar, &mut single)?;
+            if single[0].logit == f32::NEG_INFINITY {
+                return Err(Error::Grammar { reason: format!("token {} cannot follow what was written", token.0) });
+            }
             // SAFETY: the grammar lives and is borrowed mutably.
             let status = unsafe { sys::llava_sampler_accept(grammar.0.as_ptr(), token.0) };
             check("llama_sampler_accept", status).map_err(|e| Error::Grammar { reason: e.to_string() })?;
@@ -182,6 +201,29 @@ fn apply(chain: &mut SamplerOwner, candidates: &mut [sys::llama_token_data]) -> 
         .ok_or_else(|| Error::Native { call: "llama_sampler_apply", reason: "the chain chose no token".into() })
 }
 
+/// Refuses what the native parser would run out of stack, memory or patience on: many rules that lead to each other, and
+/// repetitions whose greatest count is below the least.
+fn check_size(text: &str) -> Result<()> {
+    let refuse = |reason: String| Err(Error::Grammar { reason });
+    if text.len() > MAX_GRAMMAR_BYTES {
+        return refuse(format!("{} bytes, {MAX_GRAMMAR_BYTES} are the most", text.len()));
+    }
+    let rules = text.matches("::=").count();
+    if rules > MAX_GRAMMAR_RULES {
+        return refuse(format!("{rules} rules, {MAX_GRAMMAR_RULES} are the most"));
+    }
+    for open in text.split('{').skip(1) {
+        let inside = open.split('}').next().unwrap_or("");
+        if let Some((least, most)) = inside.split_once(',')
+            && let (Ok(least), Ok(most)) = (least.trim().parse::<u64>(), most.trim().parse::<u64>())
+            && most < least
+        {
+            return refuse(format!("the repetition {{{inside}}} ends before it begins"));
+        }
+    }
+    Ok(())
+}
+
 /// Deepest nesting of brackets, those in literals and character classes counted too: an upper bound is enough.
 fn nesting(text: &str) -> usize {
     let (mut depth, mut deepest) = (0_usize, 0_usize);
@@ -201,6 +243,7 @@ fn build_grammar(model: &Arc<Model>, text: &str) -> Result<SamplerOwner> {
     if text.trim().is_empty() {
         return Err(Error::Grammar { reason: "the text is empty".into() });
     }
+    check_size(text)?;
     // the native parser calls itself for every bracket
     let depth = nesting(text);
     if depth > MAX_GRAMMAR_DEPTH {

@@ -34,6 +34,9 @@ impl SequenceState {
 
     /// Reads back stored bytes.
     ///
+    /// The checksum finds damage, not malice: native code trusts the layout of what it reads, so take states only from where
+    /// nobody else can write.
+    ///
     /// # Errors
     /// [`Error::State`] where they are not what [`SequenceState::as_bytes`] gave: other magic or version, cut short, changed.
     pub fn from_bytes(bytes: Vec<u8>) -> Result<Self> {
@@ -123,11 +126,13 @@ impl Context {
         }
         let body = state.body();
         let mut read = 0_usize;
-        // SAFETY: the context lives and is borrowed mutably; the bytes are what the native writer wrote (checksum).
+        // SAFETY: the context lives and is borrowed mutably; the bytes are undamaged (checksum), and the
+        // reader checks its sizes; a state forged by hand is outside of what `from_bytes` promises.
         let status =
             unsafe { sys::llava_state_seq_set(self.as_mut_ptr(), sequence, body.as_ptr(), body.len(), &raw mut read) };
         if let Err(e) = check("llama_state_seq_set_data", status) {
-            self.trim(sequence, 0)?;
+            // a sequence that does not exist has nothing to empty
+            let _ = self.trim(sequence, 0);
             return Err(Error::State { reason: format!("it does not fit into this context: {e}") });
         }
         Ok(())

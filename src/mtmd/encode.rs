@@ -36,7 +36,7 @@ impl Projector {
             if cancel.is_cancelled() {
                 return Err(Error::Cancelled);
             }
-            let todo = &requests[done.len()..];
+            let todo = self.that_fit_together(&requests[done.len()..]);
             let start = Instant::now();
             let (rows, taken) = self.pass(&mut owner, todo, cancel)?;
             let took = start.elapsed();
@@ -55,6 +55,18 @@ impl Projector {
             }
         }
         Ok(done)
+    }
+
+    /// The first requests that may go into one pass; memory is only taken for these.
+    fn that_fit_together<'r, 'a>(&self, requests: &'r [Request<'a>]) -> &'r [Request<'a>] {
+        let most = self.params().batch_max_tokens.unwrap_or(1024) as usize;
+        let mut total = 0;
+        let fit = requests.iter().take_while(|r| {
+            total += r.image.tokens.get();
+            total <= most
+        });
+        let n = if self.info().batches { fit.count().max(1) } else { 1 };
+        &requests[..n.min(requests.len())]
     }
 
     fn request<'a>(&self, prepared: &'a Prepared, index: usize) -> Result<Request<'a>> {

@@ -3,7 +3,7 @@
 //! What this room does: owns the native projector and the chunks a picture turns into; gives out pixels, grid, positions and
 //! embedding rows; checks before each call what native code would abort on.
 //! What it never does: decode into a context, cache, choose between pictures.
-//! Who calls it: `session`, `quantize`, and applications that work with embeddings themselves.
+//! Who calls it: `session`, and applications that work with embeddings themselves.
 
 mod encode;
 mod params;

@@ -149,6 +149,9 @@ fn prepare(
         return too_large("pixels", pixels, limit);
     }
     let failed = |reason: String| Error::Prepare { width_px, height_px, reason };
+    if tokens_before.get() > 1 << 24 {
+        return Err(failed(format!("{tokens_before} tokens before it are more than any context holds")));
+    }
     if pixels == 0 || rgb.is_some_and(|rgb| rgb.len() as u64 != pixels * 3) {
         return Err(failed("its bytes do not fit its size".into()));
     }
@@ -306,13 +309,21 @@ impl Prepared {
     /// Decoder positions of a chunk's tokens when the first one stands at `start`. Empty for an unknown chunk.
     ///
     /// # Errors
-    /// [`Error::Native`] for a negative start.
+    /// [`Error::BadParameter`] for a start that is negative or so large that the last position would not be a number.
     pub fn decoder_positions(&self, chunk: usize, start: i32) -> Result<Vec<Position>> {
         let n = match self.chunks.get(chunk) {
             None => return Ok(Vec::new()),
             Some(Chunk::Text(tokens)) => tokens.len(),
             Some(Chunk::Image(image)) => image.tokens.get(),
         };
+        // the last position has to be a number still
+        if usize::try_from(start).map_or(true, |s| s + n > i32::MAX as usize) {
+            return Err(Error::BadParameter {
+                name: "start",
+                value: start.to_string(),
+                reason: format!("0 to {}", i32::MAX as usize - n),
+            });
+        }
         let mut flat = vec![0_i32; n * 4];
         // SAFETY: the chunks live; the room is four positions per token.
         let status =

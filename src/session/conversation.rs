@@ -160,8 +160,8 @@ impl Session {
 
     /// Adds a message of the user and starts the answer to it.
     ///
-    /// Everything up to the answer's first token happens here. On an error the message is taken back and the KV cache holds what
-    /// it held of the conversation before.
+    /// Everything up to the answer's first token happens here. On an error the message is taken back and the KV cache holds the part
+    /// of the conversation that it already held.
     ///
     /// # Errors
     /// [`Error::NoVision`] for a picture without a projector; [`Error::ContextFull`] and [`Error::MicroBatchTooSmall`] before

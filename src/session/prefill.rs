@@ -42,12 +42,14 @@ impl Memory {
 
     /// Makes the KV cache hold `wanted` and leaves the logits of its last item.
     ///
-    /// Nothing has changed when an error comes before decoding; after that, what was added is taken back.
+    /// After an error the KV cache holds what it shared with `wanted`, and nothing of what was added.
     pub(super) fn prefill(&mut self, projector: Option<&Projector>, wanted: &[Item], usage: &mut Usage) -> Result<()> {
         // the last item is always decoded again: its logits are not kept
         let keep = common_prefix(&self.live, wanted).min(wanted.len().saturating_sub(1));
         self.check_fit(projector, wanted, keep)?;
-        let new = &wanted[keep..];
+        // a memory that cannot be cut there is cut further back, or emptied: what is left decides what has to be encoded
+        let kept = self.cut(keep)?;
+        let new = &wanted[kept..];
         let images: Vec<Arc<ImageItem>> = new
             .iter()
             .filter_map(|i| match i {
@@ -59,39 +61,18 @@ impl Memory {
             Some(projector) => embed(projector, &images, &self.context.cancel_token())?,
             None => Vec::new(),
         };
-        report_images(usage, wanted, keep, &images, &embedded);
+        report_images(usage, wanted, kept, &images, &embedded);
         usage.visual_tokens = wanted.iter().filter(|i| matches!(i, Item::Image(_))).map(Item::tokens).sum();
         usage.text_tokens = count_tokens(wanted) - usage.visual_tokens;
+        usage.reused_tokens = count_tokens(&wanted[..kept]);
 
         let start = Instant::now();
-        let kept = self.cut(keep)?;
-        usage.reused_tokens = count_tokens(&wanted[..kept]);
-        let result = if kept == keep {
-            self.decode_items(new, &embedded)
-        } else {
-            // the memory could only be cut further back: what was dropped has to be computed again
-            self.decode_again(projector, wanted, kept)
-        };
+        let result = self.decode_items(new, &embedded);
         usage.prefill = start.elapsed();
         if result.is_err() {
-            self.cut(kept.min(self.live.len()))?;
+            self.cut(kept)?;
         }
         result
-    }
-
-    fn decode_again(&mut self, projector: Option<&Projector>, wanted: &[Item], kept: usize) -> Result<()> {
-        let images: Vec<Arc<ImageItem>> = wanted[kept..]
-            .iter()
-            .filter_map(|i| match i {
-                Item::Image(image) => Some(Arc::clone(image)),
-                Item::Token(_) => None,
-            })
-            .collect();
-        let embedded = match projector {
-            Some(projector) => embed(projector, &images, &self.context.cancel_token())?,
-            None => Vec::new(),
-        };
-        self.decode_items(&wanted[kept..], &embedded)
     }
 
     /// Drops everything from item `keep` on and returns how many items are left: fewer than asked for where this memory can

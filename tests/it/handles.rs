@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use llava::llama::{
-    Backend, Batch, Context, ContextParams, Model, ModelParams, Progress, RopeKind, SequenceState, Token,
+    Backend, Batch, Context, ContextParams, Model, ModelParams, Progress, RopeKind, Sampler, SamplerParams,
+    SequenceState, Token,
 };
 use llava::mtmd::{Projector, ProjectorParams};
 use llava::session::Session;
@@ -141,6 +142,42 @@ fn a_state_that_changed_or_belongs_elsewhere_is_refused() {
     });
     context.decode(&batch).unwrap();
     assert_eq!(context.positions(0), Some((0, 199)));
+}
+
+#[test]
+fn positions_stay_numbers() {
+    let (_model, projector) = open(&files(Family::Qwen2Vl));
+    let prepared = projector.prepare(&picture(56, 56, 0), TokenCount::ZERO, 0).unwrap();
+    let (chunk, _) = prepared.images().next().unwrap();
+    for start in [-1, i32::MIN, i32::MAX, i32::MAX - 1] {
+        assert_eq!(prepared.decoder_positions(chunk, start).unwrap_err().code(), "bad-parameter");
+    }
+    assert!(prepared.decoder_positions(chunk, 5).unwrap().iter().all(|p| p.t == 5 && p.x >= 5 && p.y >= 5));
+}
+
+/// Native code aborts when a grammar is told of a token that cannot follow.
+#[test]
+fn a_grammar_is_told_only_what_can_follow() {
+    let (model, _) = open(&files(Family::Llava15));
+    let params = SamplerParams { grammar: Some("root ::= \"ab\"".into()), ..SamplerParams::greedy() };
+    let mut sampler = Sampler::new(&model, &params).unwrap();
+    let vocab = model.vocab();
+    let token = |text: &str| vocab.tokenize(text, false, false).unwrap()[0];
+    for wrong in [vocab.eos().unwrap(), token("z")] {
+        assert_eq!(sampler.accept(wrong).unwrap_err().code(), "grammar");
+    }
+    let logits = vec![0.0; vocab.n_tokens()];
+    // byte tokens and character tokens write the same text
+    let mut next = || {
+        let chosen = sampler.choose(&logits).unwrap();
+        sampler.accept(chosen).unwrap();
+        vocab.text(&[chosen], false).unwrap()
+    };
+    assert_eq!(next() + &next(), "ab", "and it goes on");
+    assert_eq!(sampler.choose(&logits[1..]).unwrap_err().code(), "bad-parameter");
+    let mut bad = logits;
+    bad[3] = f32::NAN;
+    assert_eq!(sampler.choose(&bad).unwrap_err().code(), "non-finite");
 }
 
 #[test]

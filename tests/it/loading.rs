@@ -109,6 +109,10 @@ fn grammars_and_samplers_are_checked() {
     ] {
         assert_eq!(code(grammar(text)), "grammar", "{text:?}");
     }
+    // a repetition that ends before it begins, and a chain of rules as deep as the native stack
+    assert_eq!(code(grammar("root ::= \"a\"{5,2}")), "grammar");
+    let chain: String = (0..5000).map(|i| format!("r{i} ::= r{}\n", i + 1)).collect();
+    assert_eq!(code(grammar(&format!("root ::= r0\n{chain}r5000 ::= \"a\"\n"))), "grammar");
     // deep enough to overflow the native parser's stack
     let deep = format!("root ::= {}\"a\"{}", "(".repeat(100_000), ")".repeat(100_000));
     assert_eq!(code(grammar(&deep)), "grammar");

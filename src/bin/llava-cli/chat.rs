@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use llava::Error;
-use llava::session::{Picture, Session};
+use llava::session::{Picture, Role, Session};
 
 use crate::args::AskArgs;
 use crate::ask::{Request, answer};
@@ -115,6 +115,9 @@ impl Chat<'_> {
             Line::Unknown(command) => {
                 let problem = exit::Problem::usage(format!("there is no command {command}"));
                 return Err(problem.hint("/help lists them; a message may begin with a space").into());
+            }
+            Line::Again if self.session.messages().iter().all(|m| m.role == Role::System) => {
+                note("there is nothing to answer again");
             }
             Line::Again => return answer(self.session, Request::Again, self.args, self.facts),
             Line::Message(text) => {

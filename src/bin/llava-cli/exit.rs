@@ -165,7 +165,7 @@ fn hint(error: &Error, stage: Option<Stage>) -> Option<&'static str> {
         Error::Ambiguous { .. } => "name the files: -m MODEL.gguf --mmproj PROJECTOR.gguf",
         Error::PictureTooLarge { .. } => "scale the picture down; projectors look at a few megapixels at most",
         Error::ContextCreate { .. } => "ask for less: -c 4096, or a smaller cache with -ctk q8_0 -ctv q8_0",
-        Error::TemplateFailed { .. } => "choose another one with --chat-template NAME, or try --jinja",
+        Error::TemplateFailed { .. } => "choose another one with --chat-template NAME",
         _ => return None,
     })
 }

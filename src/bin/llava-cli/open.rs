@@ -58,5 +58,6 @@ pub fn projector(
 
 /// A conversation on loaded models.
 pub fn session(args: &AskArgs, model: &Arc<Model>, projector: Option<Arc<Projector>>) -> Result<Session> {
-    Ok(Session::new(model, projector, params::session(args)?)?)
+    // the only file a session reads itself is the chat template's
+    Session::new(model, projector, params::session(args)?).context(Stage::Argument)
 }

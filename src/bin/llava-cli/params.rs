@@ -1,6 +1,7 @@
 //! From flags to the library's parameters.
 
 use std::fs;
+use std::io::Read;
 use std::path::Path;
 
 use anyhow::{Context, Result};
@@ -15,6 +16,9 @@ use crate::escape::unescape;
 use crate::exit::{Problem, Stage};
 use crate::progress::progress;
 use crate::signals::Interrupt;
+
+/// Prompts and grammars longer than this are a mistake (a device, a model given as a prompt).
+const MAX_TEXT_BYTES: u64 = 16 << 20;
 
 pub fn model(args: &ModelArgs, interrupt: &Interrupt) -> ModelParams {
     ModelParams {
@@ -134,7 +138,13 @@ fn without_line_end(mut text: String) -> String {
 
 fn read_text(path: &Path, what: &str) -> Result<String> {
     let io = |source| Error::Io { action: "read", path: path.to_owned(), source };
-    let bytes = fs::read(path).map_err(io).context(Stage::Argument)?;
+    let mut bytes = Vec::new();
+    let file = fs::File::open(path).map_err(io).context(Stage::Argument)?;
+    file.take(MAX_TEXT_BYTES + 1).read_to_end(&mut bytes).map_err(io).context(Stage::Argument)?;
+    if bytes.len() as u64 > MAX_TEXT_BYTES {
+        let message = format!("{what} file {} is longer than {MAX_TEXT_BYTES} bytes", path.display());
+        return Err(Problem::usage(message).into());
+    }
     String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
         let message = format!("{what} file {} is not UTF-8 (at byte {at})", path.display());

@@ -17,11 +17,8 @@ pub const MARKER: &str = "<__media__>";
 pub struct Reader(DecodeOptions);
 
 impl Reader {
-    #[expect(clippy::field_reassign_with_default, reason = "decode options are non-exhaustive")]
     pub fn new(args: &PictureArgs) -> Self {
-        let mut options = DecodeOptions::default();
-        options.background = args.background;
-        Self(options)
+        Self(DecodeOptions { background: args.background, ..DecodeOptions::default() })
     }
 
     pub fn read(&self, path: &Path) -> Result<Picture> {

@@ -25,6 +25,8 @@ const RECURSION: usize = 200;
 
 /// Templates longer than this are refused unread; the largest known one has about 30 KB. The compiler recurses once for
 /// every link of a chain of operators, filters or `elif` tags, which costs up to 1 KB of stack per byte of source in a
+/// Longest run of digits in a source. Real templates hold dates at most.
+const MAX_DIGITS: usize = 8;
 /// debug build.
 const MAX_SOURCE_BYTES: usize = STACK_BYTES / 2048;
 
@@ -56,11 +58,19 @@ pub(super) fn on_deep_stack<T: Send>(work: impl FnOnce() -> T + Send) -> Result<
 
 /// Refuses sources that could nest deeper than the compiler's stack.
 pub(super) fn check_source(source: &str) -> Result<()> {
-    if source.len() <= MAX_SOURCE_BYTES {
-        return Ok(());
+    if source.len() > MAX_SOURCE_BYTES {
+        let reason = format!("the template has {} bytes, the limit is {MAX_SOURCE_BYTES}", source.len());
+        return Err(Error::TemplateFailed { reason });
     }
-    let reason = format!("the template has {} bytes, the limit is {MAX_SOURCE_BYTES}", source.len());
-    Err(Error::TemplateFailed { reason })
+    // widths of `format` and `indent`, factors of lists and strings: the engine allocates for them before anything is counted
+    let runs = source.split(|c: char| !c.is_ascii_digit());
+    // templates that tell digits from letters hold this one
+    let longest = runs.filter(|&run| run != "0123456789").map(str::len).max().unwrap_or(0);
+    if longest > MAX_DIGITS {
+        let reason = format!("a number of {longest} digits stands in the template, {MAX_DIGITS} are the most");
+        return Err(Error::TemplateFailed { reason });
+    }
+    Ok(())
 }
 
 /// Bytes printed so far, inside `{% set %}` blocks and macros too, where the writer's cap does not reach.

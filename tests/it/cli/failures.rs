@@ -1,5 +1,7 @@
 //! What goes wrong, and with which exit code.
 
+use std::process::{Command, Stdio};
+
 use super::{World, demo, text};
 
 #[test]
@@ -111,4 +113,28 @@ fn files_named_by_flags() {
     let outcome = world.ask(&["-p", "x", "-n", "1", "--usage-json", "none/usage.json"]);
     assert_eq!(outcome.code, Some(1), "{outcome:?}");
     outcome.says("none/usage.json");
+}
+
+/// ggml's own search for back-ends looks into the current folder: a library that lies there must not run.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_library_in_the_current_folder_is_left_alone() {
+    let world = World::new();
+    let folder = world.path("downloads");
+    std::fs::create_dir(&folder).unwrap();
+    let source = folder.join("planted.c");
+    let mark = folder.join("it-ran");
+    let code = format!(
+        "#include <stdio.h>\n__attribute__((constructor)) static void run(void) {{ fclose(fopen(\"{}\", \"w\")); }}\n",
+        text(&mark)
+    );
+    std::fs::write(&source, code).unwrap();
+    let library = folder.join("libggml-cpu-planted.so");
+    let built = Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source).status().unwrap();
+    assert!(built.success());
+    let mut command = Command::new(env!("CARGO_BIN_EXE_llava-cli"));
+    command.current_dir(&folder).env("XDG_CACHE_HOME", world.path("cache"));
+    command.args(["-t", "1", "-n", "1", "--no-warmup", "-p", "x"]).stdin(Stdio::null());
+    assert!(command.output().unwrap().status.success());
+    assert!(!mark.exists(), "the planted library was loaded");
 }

@@ -39,6 +39,9 @@ fn endless_and_huge_renderings_stop() {
     assert!(run(long).contains("bytes of output"), "{}", run(long));
     let hidden = "{% set ns = namespace(x='0123456789') %}{% for i in range(60) %}{% set x %}{{ ns.x }}{{ ns.x }}{% endset %}{% set ns.x = x %}{% endfor %}";
     assert!(run(hidden).contains("bytes printed"), "{}", run(hidden));
+    for wide in ["{{ '{:>99999999999}'.format(1) }}", "{{ 'a'|indent(4000000000) }}", "{{ [1]*1000000000 }}"] {
+        assert!(reason(ChatTemplate::from_jinja(wide, tokens())).contains("digits"), "{wide}");
+    }
     let deep = "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}";
     assert!(run(deep).contains("recursion"), "{}", run(deep));
     assert!(reason(ChatTemplate::from_jinja(&" ".repeat(1 << 21), tokens())).contains("2097152 bytes"));
