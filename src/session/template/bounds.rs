@@ -25,10 +25,11 @@ const RECURSION: usize = 200;
 
 /// Templates longer than this are refused unread; the largest known one has about 30 KB. The compiler recurses once for
 /// every link of a chain of operators, filters or `elif` tags, which costs up to 1 KB of stack per byte of source in a
-/// Longest run of digits in a source. Real templates hold dates at most.
-const MAX_DIGITS: usize = 8;
 /// debug build.
 const MAX_SOURCE_BYTES: usize = STACK_BYTES / 2048;
+
+/// Longest run of digits in a source. Real templates hold dates at most.
+const MAX_DIGITS: usize = 8;
 
 /// What one rendering may write, as a floor; four times the conversation if that is more.
 const MIN_OUTPUT_BYTES: usize = 16 << 20;
