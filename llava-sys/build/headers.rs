@@ -83,7 +83,7 @@ fn read(header: &str, dirs: &[PathBuf]) -> Result<String, String> {
 }
 
 /// FNV-1a over the code: comments count as one space, runs of space as one.
-fn fingerprint(text: &str) -> u64 {
+pub fn fingerprint(text: &str) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     let mut space = true;
     for byte in without_comments(text).bytes() {

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use crate::cpu::Cpu;
+use crate::headers;
 use crate::link;
 use crate::settings::{Sanitizer, Settings};
 use crate::source::Source;
@@ -124,20 +125,13 @@ fn options(settings: &Settings, cpu: &Cpu) -> Vec<(String, String)> {
         let header = settings.manifest_dir.join("shim/llava_relax.h");
         println!("cargo::rerun-if-changed={}", header.display());
         // no option of CMake's: part of the recipe, so that a build with another header is not taken for this one
-        set("LLAVA_RELAX", fingerprint(&fs::read(&header).unwrap_or_default()));
+        let text = fs::read_to_string(&header).unwrap_or_default();
+        set("LLAVA_RELAX", format!("{:016x}", headers::fingerprint(&text)));
     }
     for (name, value) in &cpu.options {
         set(name, value.clone());
     }
     options
-}
-
-/// FNV-1a, 64 bits: tells versions of a file apart.
-fn fingerprint(bytes: &[u8]) -> String {
-    let hash = bytes
-        .iter()
-        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
-    format!("{hash:016x}")
 }
 
 /// Whether waiting threads give way to others, see `shim/llava_relax.h`: where the compiler takes `-include`.

@@ -14,10 +14,11 @@ use crate::settings::Settings;
 use crate::source::Source;
 use crate::workplace::Workplace;
 
-/// The shim's units and, for each, the upstream file it includes.
-const SHIM: &[(&str, &str)] = &[("llava_shim.cpp", "mtmd.cpp"), ("llava_clip.cpp", "clip.cpp")];
+/// The shim's units and, for two of them, the upstream file they include.
+const SHIM: &[(&str, Option<&str>)] =
+    &[("llava_shim.cpp", Some("mtmd.cpp")), ("llava_clip.cpp", Some("clip.cpp")), ("llava_text.cpp", None)];
 /// Its headers.
-const SHIM_HEADERS: &[&str] = &["llava_shim.h", "llava_clip.h"];
+const SHIM_HEADERS: &[&str] = &["llava_shim.h", "llava_clip.h", "llava_guard.h", "llava_parity.h"];
 /// Upstream's helper and what it needs, for tests only.
 const HELPER: &[&str] = &["tools/mtmd/mtmd-helper.cpp", "tools/mtmd/mtmd-helper-gen.cpp", "vendor/hash/hash.cpp"];
 const HELPER_C: &[&str] = &["vendor/hash/xxhash/xxhash.c", "vendor/hash/sha256/sha256.c"];
@@ -69,7 +70,10 @@ pub fn build(settings: &Settings, source: &Source, workplace: &Workplace) -> Res
     shared.extend(SHIM_HEADERS.iter().map(|file| shim.join(file)));
     let units: Vec<Unit> = SHIM
         .iter()
-        .map(|(file, included)| Unit { includes: vec![mtmd.join(included)], ..Unit::new(shim.join(file)) })
+        .map(|(file, included)| Unit {
+            includes: included.iter().map(|file| mtmd.join(file)).collect(),
+            ..Unit::new(shim.join(file))
+        })
         .collect();
     let compiled = archive("llava_shim", &shim_build, &units, &shared, &dir)?;
     settings.say(&format!("shim: {compiled} of {} objects compiled", units.len()));
@@ -103,7 +107,7 @@ fn mtmd_sources(cmake: &str) -> Option<Vec<&str>> {
     let list = cmake.split_once("add_library(mtmd")?.1.split_once(')')?.0;
     let files = list.split_whitespace().filter(|file| file.ends_with(".cpp"));
     let files: Vec<&str> = files
-        .filter(|file| !file.starts_with("mtmd-helper") && !SHIM.iter().any(|(_, included)| file == included))
+        .filter(|file| !file.starts_with("mtmd-helper") && !SHIM.iter().any(|(_, included)| Some(*file) == *included))
         .collect();
     files.contains(&"models/llava.cpp").then_some(files)
 }

@@ -3,56 +3,16 @@
 #include "mtmd.cpp"
 
 #include "llava_clip.h"
-#include "llava_shim.h"
+#include "llava_guard.h"
 
 #include "ggml-backend.h"
 #include "ggml-cpu.h"
-#include "llama-cpp.h"
 
 #include <exception>
 #include <mutex>
 #include <new>
 #include <string>
 #include <vector>
-
-//
-// errors
-//
-
-static thread_local std::string g_last_error;
-
-static int32_t fail(llava_status status, const char * text) {
-    try {
-        g_last_error = text;
-    } catch (...) {
-        g_last_error.clear(); // no memory for the text: the status still tells
-    }
-    return status;
-}
-
-// runs f, turning whatever it throws into a status
-template <typename F> static int32_t guard(F && f) noexcept {
-    try {
-        return f();
-    } catch (const std::bad_alloc &) {
-        return fail(LLAVA_STATUS_EXCEPTION, "out of memory");
-    } catch (const std::exception & e) {
-        return fail(LLAVA_STATUS_EXCEPTION, e.what());
-    } catch (...) {
-        return fail(LLAVA_STATUS_EXCEPTION, "an exception that is no std::exception");
-    }
-}
-
-#define REQUIRE(cond)                                                        \
-    do {                                                                     \
-        if (!(cond)) {                                                       \
-            return fail(LLAVA_STATUS_ARGUMENT, "argument check: " #cond);    \
-        }                                                                    \
-    } while (0)
-
-const char * llava_last_error(void) {
-    return g_last_error.c_str();
-}
 
 //
 // the class token of LLaVA towers
@@ -76,115 +36,6 @@ extern "C" ggml_tensor * llava_ggml_concat(ggml_context * ctx, ggml_tensor * a, 
         return ggml_concat(ctx, b, a, dim);
     }
     return ggml_concat(ctx, a, b, dim);
-}
-
-//
-// guarded llama.h
-//
-
-int32_t llava_model_load(const char * path, const llama_model_params * params, llama_model ** out) {
-    return guard([&]() -> int32_t {
-        REQUIRE(path && params && out);
-        *out = llama_model_load_from_file(path, *params);
-        return *out ? LLAVA_STATUS_OK : fail(LLAVA_STATUS_FAILED, "llama_model_load_from_file returned no model");
-    });
-}
-
-int32_t llava_context_new(llama_model * model, const llama_context_params * params, llama_context ** out) {
-    return guard([&]() -> int32_t {
-        REQUIRE(model && params && out);
-        *out = llama_init_from_model(model, *params);
-        return *out ? LLAVA_STATUS_OK : fail(LLAVA_STATUS_FAILED, "llama_init_from_model returned no context");
-    });
-}
-
-int32_t llava_process(llama_context * ctx, llama_batch_ext * batch, int32_t * ret) {
-    return guard([&]() -> int32_t {
-        REQUIRE(ctx && batch && ret);
-        *ret = llama_process(ctx, LLAMA_PROCESS_TYPE_DECODE, batch);
-        return LLAVA_STATUS_OK;
-    });
-}
-
-int32_t llava_tokenize(const llama_vocab * vocab, const char * text, size_t len, llama_token * tokens, size_t n_max,
-                       bool add_special, bool parse_special, int32_t * n_out) {
-    return guard([&]() -> int32_t {
-        REQUIRE(vocab && (text || len == 0) && (tokens || n_max == 0) && n_out);
-        REQUIRE(len <= INT32_MAX && n_max <= INT32_MAX);
-        *n_out = llama_tokenize(vocab, text ? text : "", (int32_t) len, tokens, (int32_t) n_max, add_special, parse_special);
-        if (*n_out == INT32_MIN) {
-            return fail(LLAVA_STATUS_FAILED, "more tokens than an int32_t counts");
-        }
-        return LLAVA_STATUS_OK;
-    });
-}
-
-int32_t llava_token_to_piece(const llama_vocab * vocab, llama_token token, char * buf, size_t n_max, bool special, int32_t * n_out) {
-    return guard([&]() -> int32_t {
-        REQUIRE(vocab && (buf || n_max == 0) && n_max <= INT32_MAX && n_out);
-        REQUIRE(token >= 0 && token < llama_vocab_n_tokens(vocab));
-        *n_out = llama_token_to_piece(vocab, token, buf, (int32_t) n_max, 0, special);
-        return LLAVA_STATUS_OK;
-    });
-}
-
-int32_t llava_grammar_new(const llama_vocab * vocab, const char * grammar, const char * root, llama_sampler ** out) {
-    return guard([&]() -> int32_t {
-        REQUIRE(vocab && grammar && root && out);
-        *out = llama_sampler_init_grammar(vocab, grammar, root);
-        return *out ? LLAVA_STATUS_OK : fail(LLAVA_STATUS_FAILED, "the grammar does not parse");
-    });
-}
-
-int32_t llava_sampler_apply(llama_sampler * sampler, llama_token_data_array * candidates) {
-    return guard([&]() -> int32_t {
-        REQUIRE(sampler && candidates && candidates->data && candidates->size > 0);
-        llama_sampler_apply(sampler, candidates);
-        return LLAVA_STATUS_OK;
-    });
-}
-
-int32_t llava_sampler_accept(llama_sampler * sampler, llama_token token) {
-    return guard([&]() -> int32_t {
-        REQUIRE(sampler && token >= 0);
-        llama_sampler_accept(sampler, token);
-        return LLAVA_STATUS_OK;
-    });
-}
-
-int32_t llava_memory_seq_rm(llama_context * ctx, llama_seq_id seq_id, llama_pos p0, llama_pos p1, bool * removed) {
-    return guard([&]() -> int32_t {
-        REQUIRE(ctx && removed);
-        REQUIRE(seq_id >= 0 && (uint32_t) seq_id < llama_n_seq_max(ctx));
-        llama_memory_t mem = llama_get_memory(ctx);
-        REQUIRE(mem);
-        *removed = llama_memory_seq_rm(mem, seq_id, p0, p1);
-        return LLAVA_STATUS_OK;
-    });
-}
-
-int32_t llava_state_seq_size(llama_context * ctx, llama_seq_id seq_id, size_t * size) {
-    return guard([&]() -> int32_t {
-        REQUIRE(ctx && size && seq_id >= 0 && (uint32_t) seq_id < llama_n_seq_max(ctx));
-        *size = llama_state_seq_get_size(ctx, seq_id);
-        return LLAVA_STATUS_OK;
-    });
-}
-
-int32_t llava_state_seq_get(llama_context * ctx, llama_seq_id seq_id, uint8_t * dst, size_t size, size_t * written) {
-    return guard([&]() -> int32_t {
-        REQUIRE(ctx && dst && written && seq_id >= 0 && (uint32_t) seq_id < llama_n_seq_max(ctx));
-        *written = llama_state_seq_get_data(ctx, dst, size, seq_id);
-        return *written ? LLAVA_STATUS_OK : fail(LLAVA_STATUS_FAILED, "llama_state_seq_get_data wrote nothing");
-    });
-}
-
-int32_t llava_state_seq_set(llama_context * ctx, llama_seq_id seq_id, const uint8_t * src, size_t size, size_t * read) {
-    return guard([&]() -> int32_t {
-        REQUIRE(ctx && src && read && seq_id >= 0 && (uint32_t) seq_id < llama_n_seq_max(ctx));
-        *read = llama_state_seq_set_data(ctx, src, size, seq_id);
-        return *read ? LLAVA_STATUS_OK : fail(LLAVA_STATUS_FAILED, "llama_state_seq_set_data read nothing");
-    });
 }
 
 //
@@ -231,14 +82,14 @@ int32_t llava_threadpool_new(int32_t n_threads, llava_threadpool ** out) {
         ggml_backend_reg_t reg = llava_threadpool::cpu_reg();
         auto fn = reg ? (new_t) ggml_backend_reg_get_proc_address(reg, "ggml_threadpool_new") : nullptr;
         if (!fn) {
-            return fail(LLAVA_STATUS_FAILED, "no CPU back-end offers a threadpool");
+            return llava_fail(LLAVA_STATUS_FAILED, "no CPU back-end offers a threadpool");
         }
         std::unique_ptr<llava_threadpool> result(new llava_threadpool);
         ggml_threadpool_params params = ggml_threadpool_params_default(n_threads);
         result->pool = fn(&params);
         result->n_threads = n_threads;
         if (!result->pool) {
-            return fail(LLAVA_STATUS_FAILED, "ggml_threadpool_new returned no pool");
+            return llava_fail(LLAVA_STATUS_FAILED, "ggml_threadpool_new returned no pool");
         }
         *out = result.release();
         return LLAVA_STATUS_OK;
@@ -295,7 +146,7 @@ llava_projector_params llava_projector_params_default(void) {
     params.flash_attn       = LLAMA_FLASH_ATTN_TYPE_AUTO;
     params.image_min_tokens = -1;
     params.image_max_tokens = -1;
-    params.batch_max_tokens = 1024;
+    params.batch_max_tokens = mtmd_context_params_default().batch_max_tokens;
     params.clip_layout      = LLAVA_CLIP_LAYOUT_REFERENCE;
     return params;
 }
@@ -336,7 +187,7 @@ int32_t llava_projector_load(const char * path, const llama_model * model, const
 
         result->ctx = mtmd_init_from_file(path, model, mparams);
         if (!result->ctx) {
-            return fail(LLAVA_STATUS_FAILED, "mtmd_init_from_file returned no projector");
+            return llava_fail(LLAVA_STATUS_FAILED, "mtmd_init_from_file returned no projector");
         }
 
         clip_ctx * vision = result->ctx->ctx_v;
@@ -358,7 +209,7 @@ int32_t llava_projector_load(const char * path, const llama_model * model, const
         // after the warm-up of mtmd_init_from_file, whose output nobody sees
         if (vision && reference && llava_clip_appends_class_token(vision)) {
             if (!llava_clip_turn_positions(vision)) {
-                return fail(LLAVA_STATUS_FAILED, "the position table has no row for the class token");
+                return llava_fail(LLAVA_STATUS_FAILED, "the position table has no row for the class token");
             }
             result->positions_turned = true;
         }
@@ -368,7 +219,7 @@ int32_t llava_projector_load(const char * path, const llama_model * model, const
         }
         for (clip_ctx * clip : { result->ctx->ctx_v, result->ctx->ctx_a }) {
             if (clip && !llava_clip_set_threadpool(clip, result->pool->pool)) {
-                return fail(LLAVA_STATUS_FAILED, "the CPU back-end takes no threadpool");
+                return llava_fail(LLAVA_STATUS_FAILED, "the CPU back-end takes no threadpool");
             }
         }
 
@@ -465,7 +316,7 @@ int32_t llava_prepare(const llava_projector * projector, const uint8_t * rgb, ui
         std::vector<const mtmd_bitmap *> bitmaps = { &bitmap };
         const int32_t ret = tokenizer.add_media(bitmaps);
         if (ret != 0) {
-            return fail(LLAVA_STATUS_FAILED, "libmtmd could not preprocess the picture");
+            return llava_fail(LLAVA_STATUS_FAILED, "libmtmd could not preprocess the picture");
         }
 
         auto & entries = tokenizer.cur.entries;
@@ -647,16 +498,16 @@ int32_t llava_encode(llava_projector * projector, const llava_chunk_ref * refs, 
             }
         }
         if (taken == 0) {
-            return fail(LLAVA_STATUS_FAILED, "mtmd_batch_add_chunk refused the first chunk");
+            return llava_fail(LLAVA_STATUS_FAILED, "mtmd_batch_add_chunk refused the first chunk");
         }
 
         class_token_scope layout(projector->class_token_first);
         abort_scope stop(ctx->ctx_v, abort, abort_user_data);
         if (mtmd_batch_encode(batch.get()) != 0) {
             if (abort && abort(abort_user_data)) {
-                return fail(LLAVA_STATUS_CANCELLED, "cancelled");
+                return llava_fail(LLAVA_STATUS_CANCELLED, "cancelled");
             }
-            return fail(LLAVA_STATUS_FAILED, "mtmd_batch_encode failed");
+            return llava_fail(LLAVA_STATUS_FAILED, "mtmd_batch_encode failed");
         }
         // for a single chunk the output is as long as the chunk, for several it holds them one after the other
         size_t n_have = 0;
@@ -664,7 +515,7 @@ int32_t llava_encode(llava_projector * projector, const llava_chunk_ref * refs, 
             n_have += mtmd_input_chunk_get_n_tokens(&refs[i].prepared->chunks[refs[i].chunk]) * width;
         }
         if (batch->output_embd.size() != n_have) {
-            return fail(LLAVA_STATUS_FAILED, "the encoder's output has another size than its chunks");
+            return llava_fail(LLAVA_STATUS_FAILED, "the encoder's output has another size than its chunks");
         }
         std::copy(batch->output_embd.begin(), batch->output_embd.end(), out);
         *n_taken = taken;
@@ -672,89 +523,6 @@ int32_t llava_encode(llava_projector * projector, const llava_chunk_ref * refs, 
     });
 }
 
-int32_t llava_test_throw(int32_t what) {
-    return guard([&]() -> int32_t {
-        switch (what) {
-            case 0: throw std::runtime_error("thrown on purpose");
-            case 1: throw what;
-            case 2: throw std::bad_alloc();
-            default: return LLAVA_STATUS_OK;
-        }
-    });
-}
-
 #ifdef LLAVA_PARITY
-
-int32_t llava_parity_eval(llava_projector * projector, llama_context * ctx, const char * const * texts,
-                          const uint8_t * const * rgbs, const uint32_t * nx, const uint32_t * ny, size_t n_images,
-                          bool add_special, int32_t n_batch, llama_pos * n_past) {
-    return guard([&]() -> int32_t {
-        REQUIRE(projector && ctx && texts && n_past && n_batch > 0);
-        class_token_scope layout(projector->class_token_first);
-        std::vector<mtmd_input_text> inputs(n_images + 1);
-        std::vector<mtmd_input_part> parts;
-        mtmd::bitmaps bitmaps;
-        for (size_t i = 0; i < n_images; i++) {
-            bitmaps.entries.emplace_back(mtmd_bitmap_init(nx[i], ny[i], rgbs[i]));
-        }
-        for (size_t i = 0; i <= n_images; i++) {
-            inputs[i] = { texts[i], strlen(texts[i]), false, true };
-            parts.push_back({ &inputs[i], nullptr });
-            if (i < n_images) {
-                parts.push_back({ nullptr, bitmaps.entries[i].ptr.get() });
-            }
-        }
-        std::vector<const mtmd_input_part *> pointers;
-        for (const auto & part : parts) {
-            pointers.push_back(&part);
-        }
-        mtmd::input_chunks chunks(mtmd_input_chunks_init());
-        if (mtmd_tokenize_from_parts(projector->ctx, chunks.ptr.get(), pointers.data(), pointers.size(), add_special) != 0) {
-            return fail(LLAVA_STATUS_FAILED, "mtmd_tokenize_from_parts failed");
-        }
-        const llama_pos start = *n_past;
-        if (mtmd_helper_eval_chunks(projector->ctx, ctx, chunks.ptr.get(), start, 0, n_batch, true, n_past) != 0) {
-            return fail(LLAVA_STATUS_FAILED, "mtmd_helper_eval_chunks failed");
-        }
-        return LLAVA_STATUS_OK;
-    });
-}
-
-int32_t llava_parity_decode(const uint8_t * bytes, size_t len, uint8_t ** rgb, uint32_t * nx, uint32_t * ny) {
-    return guard([&]() -> int32_t {
-        REQUIRE(bytes && rgb && nx && ny);
-        auto res = mtmd_helper_bitmap_init_from_buf(nullptr, bytes, len, false, mtmd_helper_init_opt_default());
-        mtmd::bitmap bitmap(res.bitmap);
-        if (!res.bitmap) {
-            return fail(LLAVA_STATUS_FAILED, "upstream cannot decode it");
-        }
-        const size_t n = mtmd_bitmap_get_n_bytes(res.bitmap);
-        *rgb = (uint8_t *) malloc(n);
-        if (!*rgb) {
-            throw std::bad_alloc();
-        }
-        memcpy(*rgb, mtmd_bitmap_get_data(res.bitmap), n);
-        *nx = mtmd_bitmap_get_nx(res.bitmap);
-        *ny = mtmd_bitmap_get_ny(res.bitmap);
-        return LLAVA_STATUS_OK;
-    });
-}
-
-void llava_parity_free(void * p) {
-    free(p);
-}
-
-int32_t llava_parity_encode(llava_projector * projector, const llava_prepared * prepared, size_t chunk, float * out, size_t n_out) {
-    return guard([&]() -> int32_t {
-        REQUIRE(projector && prepared && out && chunk < prepared->chunks.size());
-        class_token_scope layout(projector->class_token_first);
-        if (mtmd_encode_chunk(projector->ctx, &prepared->chunks[chunk]) != 0) {
-            return fail(LLAVA_STATUS_FAILED, "mtmd_encode_chunk failed");
-        }
-        REQUIRE(projector->ctx->out_embd.size() == n_out);
-        std::copy(projector->ctx->out_embd.begin(), projector->ctx->out_embd.end(), out);
-        return LLAVA_STATUS_OK;
-    });
-}
-
-#endif // LLAVA_PARITY
+#include "llava_parity.h"
+#endif

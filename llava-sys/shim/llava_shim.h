@@ -31,8 +31,25 @@ const char * llava_last_error(void);
 // guarded llama.h
 //
 
+int32_t llava_backend_init(void);
+
 int32_t llava_model_load(const char * path, const struct llama_model_params * params, struct llama_model ** out);
 int32_t llava_context_new(struct llama_model * model, const struct llama_context_params * params, struct llama_context ** out);
+
+// a token, or (row is not NULL) an embedding row of n_embd floats; plain RoPE reads pos[0] alone
+struct llava_batch_entry {
+    const float * row;
+    size_t        n_embd;
+    llama_token   token;
+    llama_seq_id  seq_id;
+    llama_pos     pos[4];
+    bool          logits;
+};
+
+int32_t llava_batch_new(struct llama_context * ctx, struct llama_batch_ext ** out);
+
+// replaces what the batch holds; rows are copied. After a failure the batch is empty or has to be filled anew
+int32_t llava_batch_fill(struct llama_batch_ext * batch, const struct llava_batch_entry * entries, size_t n_entries);
 
 // *ret receives the answer of llama_process()
 int32_t llava_process(struct llama_context * ctx, struct llama_batch_ext * batch, int32_t * ret);
@@ -45,9 +62,30 @@ int32_t llava_tokenize(const struct llama_vocab * vocab, const char * text, size
 int32_t llava_token_to_piece(const struct llama_vocab * vocab, llama_token token, char * buf, size_t n_max, bool special, int32_t * n_out);
 
 int32_t llava_grammar_new(const struct llama_vocab * vocab, const char * grammar, const char * root, struct llama_sampler ** out);
+// upstream's chain in upstream's order: biases, penalties, top-n-sigma, top-k, typical, top-p, min-p, temperature, choice
+struct llava_sampler_params {
+    const llama_logit_bias * biases;
+    size_t                   n_biases;
+    int32_t                  n_vocab;
+    int32_t                  penalty_last_n;
+    float                    penalty_repeat;
+    float                    penalty_freq;
+    float                    penalty_present;
+    float                    top_n_sigma;
+    int32_t                  top_k;
+    float                    typ_p;
+    float                    top_p;
+    float                    min_p;
+    float                    temp;
+    uint32_t                 seed;
+};
+
+int32_t llava_sampler_chain_new(const struct llava_sampler_params * params, struct llama_sampler ** out);
+int32_t llava_sampler_reset(struct llama_sampler * sampler);
 int32_t llava_sampler_apply(struct llama_sampler * sampler, llama_token_data_array * candidates);
 int32_t llava_sampler_accept(struct llama_sampler * sampler, llama_token token);
 
+int32_t llava_memory_clear(struct llama_context * ctx);
 int32_t llava_memory_seq_rm(struct llama_context * ctx, llama_seq_id seq_id, llama_pos p0, llama_pos p1, bool * removed);
 int32_t llava_state_seq_size(struct llama_context * ctx, llama_seq_id seq_id, size_t * size);
 int32_t llava_state_seq_get(struct llama_context * ctx, llama_seq_id seq_id, uint8_t * dst, size_t size, size_t * written);

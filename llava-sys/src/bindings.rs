@@ -5,7 +5,7 @@
 // header gguf.h b35b47d0c882386a
 // header llama.h 535bbd80c506b109
 // header mtmd.h 195e53ae6df4da78
-// header llava_shim.h d172b880e66769d2
+// header llava_shim.h 7c8608c44d1e70b3
 
 
 pub const GGML_FILE_MAGIC: u32 = 1734831468;
@@ -2159,6 +2159,110 @@ pub const LLAVA_STATUS_CANCELLED: llava_status = 4;
 pub type llava_status = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
+pub struct llava_batch_entry {
+    pub row: *const f32,
+    pub n_embd: usize,
+    pub token: llama_token,
+    pub seq_id: llama_seq_id,
+    pub pos: [llama_pos; 4usize],
+    pub logits: bool,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of llava_batch_entry"][::core::mem::size_of::<llava_batch_entry>() - 48usize];
+    [
+        "Alignment of llava_batch_entry",
+    ][::core::mem::align_of::<llava_batch_entry>() - 8usize];
+    [
+        "Offset of field: llava_batch_entry::row",
+    ][::core::mem::offset_of!(llava_batch_entry, row) - 0usize];
+    [
+        "Offset of field: llava_batch_entry::n_embd",
+    ][::core::mem::offset_of!(llava_batch_entry, n_embd) - 8usize];
+    [
+        "Offset of field: llava_batch_entry::token",
+    ][::core::mem::offset_of!(llava_batch_entry, token) - 16usize];
+    [
+        "Offset of field: llava_batch_entry::seq_id",
+    ][::core::mem::offset_of!(llava_batch_entry, seq_id) - 20usize];
+    [
+        "Offset of field: llava_batch_entry::pos",
+    ][::core::mem::offset_of!(llava_batch_entry, pos) - 24usize];
+    [
+        "Offset of field: llava_batch_entry::logits",
+    ][::core::mem::offset_of!(llava_batch_entry, logits) - 40usize];
+};
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct llava_sampler_params {
+    pub biases: *const llama_logit_bias,
+    pub n_biases: usize,
+    pub n_vocab: i32,
+    pub penalty_last_n: i32,
+    pub penalty_repeat: f32,
+    pub penalty_freq: f32,
+    pub penalty_present: f32,
+    pub top_n_sigma: f32,
+    pub top_k: i32,
+    pub typ_p: f32,
+    pub top_p: f32,
+    pub min_p: f32,
+    pub temp: f32,
+    pub seed: u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of llava_sampler_params",
+    ][::core::mem::size_of::<llava_sampler_params>() - 64usize];
+    [
+        "Alignment of llava_sampler_params",
+    ][::core::mem::align_of::<llava_sampler_params>() - 8usize];
+    [
+        "Offset of field: llava_sampler_params::biases",
+    ][::core::mem::offset_of!(llava_sampler_params, biases) - 0usize];
+    [
+        "Offset of field: llava_sampler_params::n_biases",
+    ][::core::mem::offset_of!(llava_sampler_params, n_biases) - 8usize];
+    [
+        "Offset of field: llava_sampler_params::n_vocab",
+    ][::core::mem::offset_of!(llava_sampler_params, n_vocab) - 16usize];
+    [
+        "Offset of field: llava_sampler_params::penalty_last_n",
+    ][::core::mem::offset_of!(llava_sampler_params, penalty_last_n) - 20usize];
+    [
+        "Offset of field: llava_sampler_params::penalty_repeat",
+    ][::core::mem::offset_of!(llava_sampler_params, penalty_repeat) - 24usize];
+    [
+        "Offset of field: llava_sampler_params::penalty_freq",
+    ][::core::mem::offset_of!(llava_sampler_params, penalty_freq) - 28usize];
+    [
+        "Offset of field: llava_sampler_params::penalty_present",
+    ][::core::mem::offset_of!(llava_sampler_params, penalty_present) - 32usize];
+    [
+        "Offset of field: llava_sampler_params::top_n_sigma",
+    ][::core::mem::offset_of!(llava_sampler_params, top_n_sigma) - 36usize];
+    [
+        "Offset of field: llava_sampler_params::top_k",
+    ][::core::mem::offset_of!(llava_sampler_params, top_k) - 40usize];
+    [
+        "Offset of field: llava_sampler_params::typ_p",
+    ][::core::mem::offset_of!(llava_sampler_params, typ_p) - 44usize];
+    [
+        "Offset of field: llava_sampler_params::top_p",
+    ][::core::mem::offset_of!(llava_sampler_params, top_p) - 48usize];
+    [
+        "Offset of field: llava_sampler_params::min_p",
+    ][::core::mem::offset_of!(llava_sampler_params, min_p) - 52usize];
+    [
+        "Offset of field: llava_sampler_params::temp",
+    ][::core::mem::offset_of!(llava_sampler_params, temp) - 56usize];
+    [
+        "Offset of field: llava_sampler_params::seed",
+    ][::core::mem::offset_of!(llava_sampler_params, seed) - 60usize];
+};
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
 pub struct llava_threadpool {
     _unused: [u8; 0],
 }
@@ -4055,6 +4159,7 @@ unsafe extern "C" {
     ) -> i32;
     pub fn mtmd_test_create_input_chunks() -> *mut mtmd_input_chunks;
     pub fn llava_last_error() -> *const ::core::ffi::c_char;
+    pub fn llava_backend_init() -> i32;
     pub fn llava_model_load(
         path: *const ::core::ffi::c_char,
         params: *const llama_model_params,
@@ -4064,6 +4169,15 @@ unsafe extern "C" {
         model: *mut llama_model,
         params: *const llama_context_params,
         out: *mut *mut llama_context,
+    ) -> i32;
+    pub fn llava_batch_new(
+        ctx: *mut llama_context,
+        out: *mut *mut llama_batch_ext,
+    ) -> i32;
+    pub fn llava_batch_fill(
+        batch: *mut llama_batch_ext,
+        entries: *const llava_batch_entry,
+        n_entries: usize,
     ) -> i32;
     pub fn llava_process(
         ctx: *mut llama_context,
@@ -4094,11 +4208,17 @@ unsafe extern "C" {
         root: *const ::core::ffi::c_char,
         out: *mut *mut llama_sampler,
     ) -> i32;
+    pub fn llava_sampler_chain_new(
+        params: *const llava_sampler_params,
+        out: *mut *mut llama_sampler,
+    ) -> i32;
+    pub fn llava_sampler_reset(sampler: *mut llama_sampler) -> i32;
     pub fn llava_sampler_apply(
         sampler: *mut llama_sampler,
         candidates: *mut llama_token_data_array,
     ) -> i32;
     pub fn llava_sampler_accept(sampler: *mut llama_sampler, token: llama_token) -> i32;
+    pub fn llava_memory_clear(ctx: *mut llama_context) -> i32;
     pub fn llava_memory_seq_rm(
         ctx: *mut llama_context,
         seq_id: llama_seq_id,

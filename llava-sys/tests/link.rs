@@ -55,6 +55,7 @@ fn text_side_takes_no_null() {
     let mut model = null_mut();
     let mut context = null_mut();
     let mut sampler = null_mut();
+    let mut batch = null_mut();
     let (mut n, mut size, mut flag) = (0_i32, 0_usize, false);
     let mut token = 0_i32;
     let mut byte = 0_u8;
@@ -68,6 +69,11 @@ fn text_side_takes_no_null() {
         refused(sys::llava_tokenize(null(), text.as_ptr(), 4, &raw mut token, 1, true, true, &raw mut n));
         refused(sys::llava_token_to_piece(null(), 0, (&raw mut byte).cast::<c_char>(), 1, true, &raw mut n));
         refused(sys::llava_grammar_new(null(), text.as_ptr(), text.as_ptr(), &raw mut sampler));
+        refused(sys::llava_batch_new(null_mut(), &raw mut batch));
+        refused(sys::llava_batch_fill(null_mut(), null(), 0));
+        refused(sys::llava_sampler_chain_new(null(), &raw mut sampler));
+        refused(sys::llava_sampler_reset(null_mut()));
+        refused(sys::llava_memory_clear(null_mut()));
         refused(sys::llava_sampler_apply(null_mut(), null_mut()));
         refused(sys::llava_sampler_accept(null_mut(), 0));
         refused(sys::llava_memory_seq_rm(null_mut(), 0, 0, -1, &raw mut flag));
@@ -76,7 +82,34 @@ fn text_side_takes_no_null() {
         refused(sys::llava_state_seq_set(null_mut(), 0, &raw const byte, 1, &raw mut size));
         refused(sys::llava_context_set_threadpool(null_mut(), null_mut()));
     }
-    assert!(model.is_null() && context.is_null() && sampler.is_null());
+    assert!(model.is_null() && context.is_null() && sampler.is_null() && batch.is_null());
+}
+
+#[test]
+fn a_chain_is_made_from_checked_numbers() {
+    // SAFETY of zeroed: plain numbers and a pointer that may be null
+    let mut params = unsafe { std::mem::MaybeUninit::<sys::llava_sampler_params>::zeroed().assume_init() };
+    let mut chain = null_mut();
+    refused(unsafe { sys::llava_sampler_chain_new(&raw const params, &raw mut chain) });
+    params.n_vocab = 4;
+    params.n_biases = 1;
+    refused(unsafe { sys::llava_sampler_chain_new(&raw const params, &raw mut chain) });
+    params.n_biases = 0;
+    refused(unsafe { sys::llava_sampler_chain_new(&raw const params, null_mut()) });
+    assert!(chain.is_null());
+    params.penalty_repeat = 1.0;
+    params.typ_p = 1.0;
+    params.top_p = 1.0;
+    assert_eq!(unsafe { sys::llava_sampler_chain_new(&raw const params, &raw mut chain) }, 0, "{}", last_error());
+    let mut tokens =
+        [0, 1, 2, 3].map(|id| sys::llama_token_data { id, logit: if id == 2 { 5.0 } else { 0.0 }, p: 0.0 });
+    let mut array =
+        sys::llama_token_data_array { data: tokens.as_mut_ptr(), size: tokens.len(), selected: -1, sorted: false };
+    assert_eq!(unsafe { sys::llava_sampler_apply(chain, &raw mut array) }, 0);
+    let chosen = usize::try_from(array.selected).unwrap();
+    assert_eq!(unsafe { *array.data.add(chosen) }.id, 2, "temperature 0 takes the largest logit");
+    assert_eq!(unsafe { sys::llava_sampler_reset(chain) }, 0);
+    unsafe { sys::llama_sampler_free(chain) };
 }
 
 #[test]

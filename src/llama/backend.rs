@@ -1,10 +1,10 @@
 //! The native library as a whole: start it once, ask what it can do.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use llava_sys as sys;
 
-use super::ffi::owned_str;
+use super::ffi::{check, owned_str};
 use crate::error::{Error, Result};
 
 /// The started native library. There is one per process; every model keeps a reference.
@@ -37,6 +37,7 @@ pub struct Device {
     pub is_cpu: bool,
 }
 
+static STARTING: Mutex<()> = Mutex::new(());
 static BACKEND: OnceLock<Arc<Backend>> = OnceLock::new();
 
 impl Backend {
@@ -44,7 +45,7 @@ impl Backend {
     ///
     /// # Errors
     /// [`Error::CpuTooOld`] where the processor lacks instructions that the native code was compiled for; nothing native
-    /// has run then.
+    /// has run then. [`Error::Native`] where memory is short.
     pub fn start() -> Result<Arc<Self>> {
         if let Some(backend) = BACKEND.get() {
             return Ok(Arc::clone(backend));
@@ -53,14 +54,17 @@ impl Backend {
         if !missing.is_empty() {
             return Err(Error::CpuTooOld { baseline: sys::CPU_BASELINE, missing: missing.join(", ") });
         }
-        Ok(Arc::clone(BACKEND.get_or_init(|| {
-            super::log::install();
-            // SAFETY: llama.h: "Call once at the start of the program"; the lock makes it once.
-            unsafe { sys::llama_backend_init() };
-            #[cfg(feature = "dynamic-backends")]
-            load_backends();
-            Arc::new(Backend(()))
-        })))
+        // one at a time, and whoever waited finds it started
+        let _one = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(backend) = BACKEND.get() {
+            return Ok(Arc::clone(backend));
+        }
+        super::log::install();
+        // SAFETY: llama.h: "Call once at the start of the program"; the lock makes it once.
+        check("llama_backend_init", unsafe { sys::llava_backend_init() })?;
+        #[cfg(feature = "dynamic-backends")]
+        load_backends();
+        Ok(Arc::clone(BACKEND.get_or_init(|| Arc::new(Backend(())))))
     }
 
     /// Version of llama.cpp, for example `b11434`.

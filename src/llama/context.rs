@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use llava_sys as sys;
 
 use super::batch::{Batch, Content};
-use super::ffi::{check, slice_or_empty};
+use super::ffi::{check, construct, slice_or_empty};
 use super::log;
 use super::model::Model;
 use super::params::{ContextParams, KvType};
@@ -72,12 +72,16 @@ struct BatchOwner(NonNull<sys::llama_batch_ext>);
 
 impl Drop for BatchOwner {
     fn drop(&mut self) {
-        // SAFETY: made by llama_batch_ext_init, freed once, before the context whose memory it names.
+        // SAFETY: made by llava_batch_new, freed once, before the context whose memory it names.
         unsafe { sys::llama_batch_ext_free(self.0.as_ptr()) };
     }
 }
 
-// SAFETY: a context has no thread affinity. It is not thread-safe, so Sync only holds because every native call that
+/// Entries whose pointers are only set inside [`Context::fill`].
+#[derive(Debug)]
+struct Entries(Vec<sys::llava_batch_entry>);
+
+// SAFETY: a context has no thread affinity, and its entries hold no pointer between calls. It is not thread-safe, so Sync only holds because every native call that
 // computes or changes it takes `&mut Context`.
 unsafe impl Send for Context {}
 // SAFETY: through a shared reference only getters of constant values and of finished outputs are reachable.
@@ -109,6 +113,8 @@ pub struct Context {
     /// Entries of the last decoded batch that asked for logits.
     last_outputs: usize,
     params: ContextParams,
+    /// Room for the native form of a batch; empty between calls.
+    entries: Entries,
 }
 
 impl Context {
@@ -141,26 +147,24 @@ impl Context {
         native.kv_unified = params.n_seq_max > 1;
         (native.abort_callback, native.abort_callback_data) = cancel.native();
 
-        let mut raw = std::ptr::null_mut();
-        let (status, lines) = log::capture(|| {
+        let failed = |reason| Error::ContextCreate { n_ctx, reason };
+        let owner = construct(
+            "llama_init_from_model",
             // SAFETY: the model lives by Arc; parameters live through the call; `raw` is a valid place.
-            let status = unsafe { sys::llava_context_new(model.as_shared_mut_ptr(), &raw const native, &raw mut raw) };
-            check("llama_init_from_model", status)
-        });
-        let failed = |reason: String| Error::ContextCreate { n_ctx, reason: log::with_lines(reason, &lines) };
-        let owner = match (status, NonNull::new(raw)) {
-            (Ok(()), Some(raw)) => ContextOwner(raw),
-            (Err(Error::Native { reason, .. }), _) => return Err(failed(reason)),
-            (Err(other), _) => return Err(other),
-            (Ok(()), None) => return Err(failed("no context and no reason".into())),
-        };
+            |raw| unsafe { sys::llava_context_new(model.as_shared_mut_ptr(), &raw const native, raw) },
+            failed,
+        )
+        .map(ContextOwner)?;
         // SAFETY: context and pool live; the pool is dropped after the context.
         let status = unsafe { sys::llava_context_set_threadpool(owner.0.as_ptr(), pool.as_mut_ptr()) };
         check("llama_attach_threadpool", status)?;
-        // SAFETY: the context lives.
-        let batch = NonNull::new(unsafe { sys::llama_batch_ext_init(owner.0.as_ptr()) })
-            .map(BatchOwner)
-            .ok_or_else(|| failed("no batch".into()))?;
+        let batch = construct(
+            "llama_batch_ext_init",
+            // SAFETY: the context lives; `raw` is a valid place.
+            |raw| unsafe { sys::llava_batch_new(owner.0.as_ptr(), raw) },
+            failed,
+        )
+        .map(BatchOwner)?;
         let raw = owner.0.as_ptr();
         let mut context = Self {
             batch,
@@ -177,6 +181,7 @@ impl Context {
             n_seq_max: params.n_seq_max,
             last_outputs: 0,
             params: params.clone(),
+            entries: Entries(Vec::new()),
         };
         if params.warmup {
             context.warm_up()?;
@@ -333,32 +338,27 @@ impl Context {
     }
 
     fn fill(&mut self, batch: &Batch<'_>) -> Result<()> {
-        let raw = self.batch.0.as_ptr();
-        // SAFETY: the batch lives and is borrowed mutably through self.
-        unsafe { sys::llama_batch_ext_clear(raw) };
-        for entry in &batch.entries {
-            let index = match entry.content {
-                // SAFETY: as above; the token was checked.
-                Content::Token(token) => unsafe { sys::llama_batch_ext_add_token(raw, entry.sequence, token.0) },
-                Content::Row(row) => {
-                    let embd = sys::llama_embd { data: row.as_ptr(), n_rows: 1, n_embd: row.len() };
-                    // SAFETY: as above; the row is copied by the call and has the width it says.
-                    unsafe { sys::llama_batch_ext_add_embd(raw, entry.sequence, embd) }
-                }
+        self.entries.0.clear();
+        self.entries.0.extend(batch.entries.iter().map(|entry| {
+            let (token, row) = match entry.content {
+                Content::Token(token) => (token.0, &[][..]),
+                Content::Row(row) => (0, row),
             };
-            if index < 0 {
-                return Err(Error::Native { call: "llama_batch_ext_add", reason: format!("status {index}") });
+            sys::llava_batch_entry {
+                row: if row.is_empty() { std::ptr::null() } else { row.as_ptr() },
+                n_embd: row.len(),
+                token,
+                seq_id: entry.sequence,
+                pos: entry.position.sections(),
+                logits: entry.logits,
             }
-            let sections = entry.position.sections();
-            // SAFETY: the index is the entry just added; four sections are the most that are read.
-            let placed = unsafe { sys::llama_batch_ext_set_pos(raw, index, sections.as_ptr()) };
-            // SAFETY: as above.
-            let marked = unsafe { sys::llama_batch_ext_set_output_logits(raw, index, entry.logits) };
-            if !(placed && marked) {
-                return Err(Error::Native { call: "llama_batch_ext_set", reason: format!("entry {index} refused") });
-            }
-        }
-        Ok(())
+        }));
+        // SAFETY: the batch lives and is borrowed mutably through self; the entries were checked, and their rows live as
+        // long as `batch`. llava_shim.h: "rows are copied".
+        let status =
+            unsafe { sys::llava_batch_fill(self.batch.0.as_ptr(), self.entries.0.as_ptr(), self.entries.0.len()) };
+        self.entries.0.clear(); // no pointer outlives the rows
+        check("llama_batch_ext_add", status)
     }
 
     /// Logits of the last entry that asked for them in the last [`Context::decode`], one per token of the vocabulary.
@@ -392,14 +392,13 @@ impl Context {
     }
 
     /// Forgets everything.
-    pub fn clear(&mut self) {
-        // SAFETY: the context lives and is borrowed mutably.
-        let memory = unsafe { sys::llama_get_memory(self.as_mut_ptr()) };
-        if !memory.is_null() {
-            // SAFETY: the memory belongs to the context.
-            unsafe { sys::llama_memory_clear(memory, true) };
-        }
+    ///
+    /// # Errors
+    /// [`Error::Native`] where native code ran out of memory on the way.
+    pub fn clear(&mut self) -> Result<()> {
         self.last_outputs = 0;
+        // SAFETY: the context lives and is borrowed mutably.
+        check("llama_memory_clear", unsafe { sys::llava_memory_clear(self.as_mut_ptr()) })
     }
 
     /// Smallest and largest position that a sequence holds; `None` where it is empty.
@@ -430,8 +429,7 @@ impl Context {
             batch.push_token(token, i32::try_from(i).unwrap_or(0), 0, true);
         }
         self.decode(&batch)?;
-        self.clear();
-        Ok(())
+        self.clear()
     }
 }
 

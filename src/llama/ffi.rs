@@ -1,9 +1,11 @@
 //! Status codes into `Result`, C strings into `&str`, C arrays into slices: each in one function.
 
 use std::ffi::CStr;
+use std::ptr::NonNull;
 
 use llava_sys as sys;
 
+use super::log;
 use crate::error::{Error, Result};
 
 /// Text of the shim's last failure on this thread.
@@ -20,6 +22,23 @@ pub(crate) fn check(call: &'static str, status: i32) -> Result<()> {
         0 => Ok(()),
         s if s == sys::LLAVA_STATUS_CANCELLED as i32 => Err(Error::Cancelled),
         _ => Err(native_error(call)),
+    }
+}
+
+/// Runs a native constructor: `make` writes the object into the place it is given and returns a status. What went wrong is
+/// told by `failed`, from the native words with the log lines of the call behind them.
+pub(crate) fn construct<T>(
+    call: &'static str,
+    make: impl FnOnce(*mut *mut T) -> i32,
+    failed: impl FnOnce(String) -> Error,
+) -> Result<NonNull<T>> {
+    let mut raw = std::ptr::null_mut();
+    let (status, lines) = log::capture(|| check(call, make(&raw mut raw)));
+    match (status, NonNull::new(raw)) {
+        (Ok(()), Some(object)) => Ok(object),
+        (Err(Error::Native { reason, .. }), _) => Err(failed(log::with_lines(reason, &lines))),
+        (Err(other), _) => Err(other),
+        (Ok(()), None) => Err(failed(log::with_lines("nothing was made, and no reason given".into(), &lines))),
     }
 }
 

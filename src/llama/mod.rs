@@ -27,6 +27,6 @@ pub use state::SequenceState;
 pub use threads::physical_cores;
 pub use vocab::{Token, Vocab};
 
-pub(crate) use ffi::{check, slice_or_empty};
+pub(crate) use ffi::{check, construct, slice_or_empty};
 pub(crate) use model::path_to_c;
 pub(crate) use params::ProgressCall;

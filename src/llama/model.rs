@@ -8,8 +8,7 @@ use std::sync::Arc;
 use llava_sys as sys;
 
 use super::backend::Backend;
-use super::ffi::{check, owned_str};
-use super::log;
+use super::ffi::{construct, owned_str};
 use super::params::{LoadMode, ModelParams, ProgressCall};
 use super::vocab::Vocab;
 use crate::error::{Error, Result};
@@ -81,25 +80,17 @@ impl Model {
         native.check_tensors = params.check_tensors;
         (native.progress_callback, native.progress_callback_user_data) = progress.native();
 
-        let mut raw = std::ptr::null_mut();
-        let (status, lines) = log::capture(|| {
+        let owner = construct(
+            "llama_model_load_from_file",
             // SAFETY: path and parameters live through the call; `raw` is a valid place for the result.
-            let status = unsafe { sys::llava_model_load(c_path.as_ptr(), &raw const native, &raw mut raw) };
-            check("llama_model_load_from_file", status)
-        });
-        let owner = NonNull::new(raw).map(ModelOwner);
+            |raw| unsafe { sys::llava_model_load(c_path.as_ptr(), &raw const native, raw) },
+            |reason| Error::ModelLoad { path: path.to_owned(), reason },
+        )
+        .map(ModelOwner);
         if progress.finish() {
             return Err(Error::Cancelled);
         }
-        let failed =
-            |reason: String| Error::ModelLoad { path: path.to_owned(), reason: log::with_lines(reason, &lines) };
-        let owner = match (status, owner) {
-            (Ok(()), Some(owner)) => owner,
-            (Err(Error::Native { reason, .. }), _) => return Err(failed(reason)),
-            (Err(other), _) => return Err(other),
-            (Ok(()), None) => return Err(failed("no model and no reason".into())),
-        };
-        Ok(Arc::new(Self { owner, backend, path: path.to_owned(), facts }))
+        Ok(Arc::new(Self { owner: owner?, backend, path: path.to_owned(), facts }))
     }
 
     pub(crate) fn as_ptr(&self) -> *const sys::llama_model {

@@ -7,8 +7,7 @@ use std::sync::Arc;
 use llava_sys as sys;
 
 use super::context::Context;
-use super::ffi::check;
-use super::log;
+use super::ffi::{check, construct};
 use super::model::Model;
 use super::params::SamplerParams;
 use super::vocab::Token;
@@ -70,10 +69,10 @@ impl Sampler {
     /// Forgets the tokens chosen so far and starts the random sequence and the grammar anew.
     ///
     /// # Errors
-    /// [`Error::Grammar`] as for [`Sampler::new`].
+    /// [`Error::Grammar`] as for [`Sampler::new`], [`Error::Native`] where memory is short.
     pub fn reset(&mut self) -> Result<()> {
         // SAFETY: the chain lives and is borrowed mutably.
-        unsafe { sys::llama_sampler_reset(self.chain.0.as_ptr()) };
+        check("llama_sampler_reset", unsafe { sys::llava_sampler_reset(self.chain.0.as_ptr()) })?;
         if let Some(text) = self.params.grammar.as_deref() {
             self.grammar = Some(build_grammar(&self.model, text)?);
         }
@@ -250,68 +249,41 @@ fn build_grammar(model: &Arc<Model>, text: &str) -> Result<SamplerOwner> {
         let reason = format!("brackets are nested {depth} deep, {MAX_GRAMMAR_DEPTH} are the most");
         return Err(Error::Grammar { reason });
     }
-    let mut raw = std::ptr::null_mut();
-    let (status, lines) = log::capture(|| {
+    construct(
+        "llama_sampler_init_grammar",
         // SAFETY: the vocabulary lives by the model, the texts through the call, and `raw` is a valid place.
-        let status =
-            unsafe { sys::llava_grammar_new(model.vocab().as_ptr(), c_text.as_ptr(), c"root".as_ptr(), &raw mut raw) };
-        check("llama_sampler_init_grammar", status)
-    });
-    match (status, NonNull::new(raw)) {
-        (Ok(()), Some(raw)) => Ok(SamplerOwner(raw)),
-        (Err(e), _) => Err(Error::Grammar { reason: log::with_lines(e.to_string(), &lines) }),
-        (Ok(()), None) => Err(Error::Grammar { reason: "no grammar and no reason".into() }),
-    }
+        |raw| unsafe { sys::llava_grammar_new(model.vocab().as_ptr(), c_text.as_ptr(), c"root".as_ptr(), raw) },
+        |reason| Error::Grammar { reason },
+    )
+    .map(SamplerOwner)
 }
 
 fn build_chain(model: &Arc<Model>, params: &SamplerParams) -> Result<SamplerOwner> {
-    // SAFETY: plain structs by value.
-    let mut chain_params = unsafe { sys::llama_sampler_chain_default_params() };
-    chain_params.no_perf = true;
-    // SAFETY: returns a new chain.
-    let raw = unsafe { sys::llama_sampler_chain_init(chain_params) };
-    let chain = NonNull::new(raw)
-        .map(SamplerOwner)
-        .ok_or(Error::Native { call: "llama_sampler_chain_init", reason: "no chain".into() })?;
-    let add = |sampler: *mut sys::llama_sampler| {
-        if !sampler.is_null() {
-            // SAFETY: both live; the chain takes ownership.
-            unsafe { sys::llama_sampler_chain_add(chain.0.as_ptr(), sampler) };
-        }
-    };
     let vocab = model.vocab();
-    let n_vocab = i32::try_from(vocab.n_tokens()).unwrap_or(i32::MAX);
-    let suppressed = vocab.suppressed();
-    if !suppressed.is_empty() {
-        let biases: Vec<_> =
-            suppressed.iter().map(|t| sys::llama_logit_bias { token: t.0, bias: f32::NEG_INFINITY }).collect();
-        let n = i32::try_from(biases.len()).unwrap_or(i32::MAX);
-        // SAFETY: the biases are copied by the call.
-        add(unsafe { sys::llama_sampler_init_logit_bias(n_vocab, n, biases.as_ptr()) });
-    }
-    // SAFETY: plain numbers, checked by SamplerParams::validate.
-    add(unsafe {
-        sys::llama_sampler_init_penalties(
-            n_vocab,
-            if params.repeat_last_n < 0 { 64 } else { params.repeat_last_n },
-            params.repeat_penalty,
-            params.frequency_penalty,
-            params.presence_penalty,
-        )
-    });
-    // SAFETY: plain numbers.
-    add(unsafe { sys::llama_sampler_init_top_n_sigma(params.top_n_sigma) });
-    // SAFETY: plain numbers.
-    add(unsafe { sys::llama_sampler_init_top_k(params.top_k) });
-    // SAFETY: plain numbers.
-    add(unsafe { sys::llama_sampler_init_typical(params.typical_p, 0) });
-    // SAFETY: plain numbers.
-    add(unsafe { sys::llama_sampler_init_top_p(params.top_p, 0) });
-    // SAFETY: plain numbers.
-    add(unsafe { sys::llama_sampler_init_min_p(params.min_p, 0) });
-    // SAFETY: plain numbers.
-    add(unsafe { sys::llama_sampler_init_temp_ext(params.temperature, 0.0, 1.0) });
-    // SAFETY: plain numbers; the native default seed draws one.
-    add(unsafe { sys::llama_sampler_init_dist(params.seed.unwrap_or(sys::LLAMA_DEFAULT_SEED)) });
-    Ok(chain)
+    let biases: Vec<_> =
+        vocab.suppressed().iter().map(|t| sys::llama_logit_bias { token: t.0, bias: f32::NEG_INFINITY }).collect();
+    let native = sys::llava_sampler_params {
+        biases: biases.as_ptr(),
+        n_biases: biases.len(),
+        n_vocab: i32::try_from(vocab.n_tokens()).unwrap_or(i32::MAX),
+        penalty_last_n: if params.repeat_last_n < 0 { 64 } else { params.repeat_last_n },
+        penalty_repeat: params.repeat_penalty,
+        penalty_freq: params.frequency_penalty,
+        penalty_present: params.presence_penalty,
+        top_n_sigma: params.top_n_sigma,
+        top_k: params.top_k,
+        typ_p: params.typical_p,
+        top_p: params.top_p,
+        min_p: params.min_p,
+        temp: params.temperature,
+        // the native default seed draws one
+        seed: params.seed.unwrap_or(sys::LLAMA_DEFAULT_SEED),
+    };
+    construct(
+        "llama_sampler_chain_init",
+        // SAFETY: plain numbers, checked by SamplerParams::validate; the biases live through the call, which copies them.
+        |raw| unsafe { sys::llava_sampler_chain_new(&raw const native, raw) },
+        |reason| Error::Native { call: "llama_sampler_chain_init", reason },
+    )
+    .map(SamplerOwner)
 }

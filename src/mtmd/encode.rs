@@ -59,7 +59,7 @@ impl Projector {
 
     /// The first requests that may go into one pass; memory is only taken for these.
     fn that_fit_together<'r, 'a>(&self, requests: &'r [Request<'a>]) -> &'r [Request<'a>] {
-        let most = self.params().batch_max_tokens.unwrap_or(1024) as usize;
+        let most = self.params().batch_max_tokens as usize;
         let mut total = 0;
         let fit = requests.iter().take_while(|r| {
             total += r.image.tokens.get();

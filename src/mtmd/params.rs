@@ -19,7 +19,7 @@ pub enum ClipLayout {
 }
 
 /// How to load a projector (mmproj) file.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct ProjectorParams {
     /// Encode on the CPU even where there is a GPU.
     pub cpu_only: bool,
@@ -33,12 +33,28 @@ pub struct ProjectorParams {
     pub image_min_tokens: Option<u32>,
     /// Most visual tokens of a picture, likewise.
     pub image_max_tokens: Option<u32>,
-    /// Most visual tokens encoded together; `None`: 1024, as upstream.
-    pub batch_max_tokens: Option<u32>,
+    /// Most visual tokens encoded together, at least 1; a picture that has more goes alone.
+    pub batch_max_tokens: u32,
     /// Which numbers a LLaVA tower gives.
     pub clip_layout: ClipLayout,
     /// Progress and cancel.
     pub progress: Option<Progress>,
+}
+
+impl Default for ProjectorParams {
+    fn default() -> Self {
+        Self {
+            cpu_only: false,
+            threads: None,
+            flash_attention: FlashAttention::default(),
+            no_warmup: false,
+            image_min_tokens: None,
+            image_max_tokens: None,
+            batch_max_tokens: 1024, // upstream's
+            clip_layout: ClipLayout::default(),
+            progress: None,
+        }
+    }
 }
 
 impl std::fmt::Debug for ProjectorParams {

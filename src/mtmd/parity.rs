@@ -76,7 +76,7 @@ pub fn eval_prompt(
     let ny: Vec<u32> = images.iter().map(|i| i.height_px()).collect();
     let n_batch = i32::try_from(context.n_batch()).unwrap_or(i32::MAX);
     let mut n_past = 0_i32;
-    context.clear();
+    context.clear()?;
     let mut owner = projector.lock();
     // SAFETY: projector and context live and are borrowed; every array is as long as the counts say and outlives the call.
     let status = unsafe {

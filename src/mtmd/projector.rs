@@ -10,7 +10,7 @@ use llava_sys as sys;
 use super::params::{ClipLayout, ProjectorParams};
 use crate::error::{Error, Result};
 use crate::gguf::{GgufFile, ProjectorFacts, check_pair, check_projector, needed_tokens};
-use crate::llama::{FlashAttention, Model, ProgressCall, check, log, path_to_c, physical_cores};
+use crate::llama::{FlashAttention, Model, ProgressCall, check, construct, path_to_c, physical_cores};
 
 /// Owner of a `llava_projector`.
 #[derive(Debug)]
@@ -118,25 +118,17 @@ impl Projector {
         let mut native = native_params;
         (native.progress, native.progress_user_data) = progress.native();
 
-        let mut raw = std::ptr::null_mut();
-        let (status, lines) = log::capture(|| {
+        let owner = construct(
+            "mtmd_init_from_file",
             // SAFETY: path, model and parameters live through the call; `raw` is a valid place for the result.
-            let status =
-                unsafe { sys::llava_projector_load(c_path.as_ptr(), model.as_ptr(), &raw const native, &raw mut raw) };
-            check("mtmd_init_from_file", status)
-        });
-        let owner = NonNull::new(raw).map(ProjectorOwner);
+            |raw| unsafe { sys::llava_projector_load(c_path.as_ptr(), model.as_ptr(), &raw const native, raw) },
+            |reason| Error::ProjectorLoad { path: path.to_owned(), reason },
+        )
+        .map(ProjectorOwner);
         if progress.finish() {
             return Err(Error::Cancelled);
         }
-        let failed =
-            |reason: String| Error::ProjectorLoad { path: path.to_owned(), reason: log::with_lines(reason, &lines) };
-        let owner = match (status, owner) {
-            (Ok(()), Some(owner)) => owner,
-            (Err(Error::Native { reason, .. }), _) => return Err(failed(reason)),
-            (Err(other), _) => return Err(other),
-            (Ok(()), None) => return Err(failed("no projector and no reason".into())),
-        };
+        let owner = owner?;
         let info = read_info(&owner)?;
         if info.class_token_moved || info.depth_corrected {
             tracing::info!(
@@ -239,9 +231,7 @@ fn native_params(params: &ProjectorParams) -> Result<sys::llava_projector_params
             reason: format!("at most image_max_tokens = {max}"),
         });
     }
-    if params.batch_max_tokens.is_some() {
-        native.batch_max_tokens = tokens("batch_max_tokens", params.batch_max_tokens)?;
-    }
+    native.batch_max_tokens = tokens("batch_max_tokens", Some(params.batch_max_tokens))?;
     native.clip_layout = match params.clip_layout {
         ClipLayout::Reference => sys::LLAVA_CLIP_LAYOUT_REFERENCE as i32,
         ClipLayout::Upstream => sys::LLAVA_CLIP_LAYOUT_UPSTREAM as i32,

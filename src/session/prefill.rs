@@ -27,8 +27,10 @@ impl Memory {
     }
 
     pub(super) fn clear(&mut self) {
-        self.context.clear();
-        self.live.clear();
+        // where it fails, the cache still holds what `live` says, and the next prefill tells the error
+        if self.context.clear().is_ok() {
+            self.live.clear();
+        }
     }
 
     /// Cells that are not taken.
@@ -87,7 +89,8 @@ impl Memory {
             self.live.truncate(keep);
             return Ok(keep);
         }
-        self.clear();
+        self.context.clear()?;
+        self.live.clear();
         Ok(0)
     }
 

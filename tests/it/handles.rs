@@ -198,7 +198,7 @@ fn trimming_goes_back_to_what_was_there() {
     assert_eq!(context.positions(0), Some((0, 9)));
     assert!(context.logits().is_empty(), "logits of what was cut are gone");
     assert_eq!(step(&mut context, 10, 11), first);
-    context.clear();
+    context.clear().unwrap();
     assert_eq!(context.positions(0), None);
 }
 

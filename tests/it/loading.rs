@@ -146,7 +146,7 @@ fn projector_parameters_are_checked() {
     bad(&|p| p.image_max_tokens = Some(0));
     bad(&|p| p.image_min_tokens = Some(u32::MAX));
     bad(&|p| (p.image_min_tokens, p.image_max_tokens) = (Some(100), Some(50)));
-    bad(&|p| p.batch_max_tokens = Some(0));
+    bad(&|p| p.batch_max_tokens = 0);
 }
 
 #[test]
