@@ -9,7 +9,7 @@ use std::fs::{self, File};
 use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use xxhash_rust::xxh3::Xxh3;
 
@@ -105,6 +105,7 @@ fn place(folder: &Path, file: &Bundled) -> Result<PathBuf> {
     if holds(&path, file.bytes) {
         return Ok(path);
     }
+    remove_leftovers(folder);
     let temporary = folder.join(format!("{}.{}", file.name, unique()));
     let written = write_new(&temporary, file.bytes)
         .map_err(io("write", &temporary))
@@ -116,6 +117,19 @@ fn place(folder: &Path, file: &Bundled) -> Result<PathBuf> {
         return if holds(&path, file.bytes) { Ok(path) } else { Err(error) };
     }
     Ok(path)
+}
+
+/// Removes what a process that was killed while writing left behind. An hour is longer than any writing takes.
+fn remove_leftovers(folder: &Path) {
+    const AGE: Duration = Duration::from_secs(3600);
+    let Ok(entries) = fs::read_dir(folder) else { return };
+    for entry in entries.flatten() {
+        let old = entry.metadata().and_then(|m| m.modified()).is_ok_and(|t| t.elapsed().is_ok_and(|age| age > AGE));
+        if old && entry.path().extension().is_some_and(|e| e == "tmp") {
+            // another process may have been quicker
+            let _ = fs::remove_file(entry.path());
+        }
+    }
 }
 
 fn write_new(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
@@ -185,6 +199,19 @@ impl Drop for TemporaryFolder {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_killed_process_left_is_removed_when_it_is_old() {
+        let folder = tempfile::tempdir().unwrap();
+        let (old, young) = (folder.path().join("a.gguf.1.tmp"), folder.path().join("a.gguf.2.tmp"));
+        for path in [&old, &young] {
+            fs::write(path, "half").unwrap();
+        }
+        let yesterday = SystemTime::now() - Duration::from_secs(86400);
+        File::options().write(true).open(&old).unwrap().set_modified(yesterday).unwrap();
+        DemoModel::unpack_into(folder.path()).unwrap();
+        assert!(!old.exists() && young.exists());
+    }
 
     #[test]
     fn writes_once_and_repairs_what_differs() {

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{BufReader, Read, Seek, SeekFrom, Write};
+use std::io::{BufReader, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -76,6 +76,11 @@ impl GgufFile {
     pub fn open(path: impl AsRef<Path>) -> Result<GgufFile> {
         let path = path.as_ref();
         let io = |action| move |source| Error::Io { action, path: path.to_path_buf(), source };
+        // opening a pipe would wait for a writer
+        let kind = std::fs::metadata(path).map_err(io("open"))?;
+        if !kind.is_file() {
+            return Err(io("open")(std::io::Error::new(ErrorKind::InvalidInput, "not a regular file")));
+        }
         let file = File::open(path).map_err(io("open"))?;
         let meta = file.metadata().map_err(io("open"))?;
         if meta.is_dir() {

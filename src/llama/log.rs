@@ -1,8 +1,9 @@
 //! Native log lines into `tracing`, and the last error lines of a call into its error.
 
+use std::any::Any;
 use std::cell::RefCell;
 use std::ffi::{CStr, c_char, c_void};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use llava_sys as sys;
 
@@ -16,6 +17,8 @@ struct ThreadLog {
     level: u32,
     /// Warnings and errors since `capture` began; `None` outside of a capture.
     captured: Option<Vec<String>>,
+    /// What a subscriber panicked with while native code was running.
+    panic: Option<Box<dyn Any + Send>>,
 }
 
 thread_local! {
@@ -28,12 +31,16 @@ pub(crate) fn install() {
     unsafe { sys::llava_log_set(Some(on_line), std::ptr::null_mut()) };
 }
 
-/// Runs `f` and returns with its value the warnings and errors that native code logged on this thread meanwhile.
+/// Runs `f` and returns with its value the warnings and errors that native code logged on this thread meanwhile. Where a
+/// subscriber of the application panicked on one of its lines, the panic goes on when `f` has returned.
 pub(crate) fn capture<R>(f: impl FnOnce() -> R) -> (R, Vec<String>) {
     let outer = LOG.with_borrow_mut(|log| log.captured.replace(Vec::new()));
     let result = f();
-    let lines = LOG.with_borrow_mut(|log| std::mem::replace(&mut log.captured, outer)).unwrap_or_default();
-    (result, lines)
+    let (lines, panic) = LOG.with_borrow_mut(|log| (std::mem::replace(&mut log.captured, outer), log.panic.take()));
+    if let Some(panic) = panic {
+        resume_unwind(panic);
+    }
+    (result, lines.unwrap_or_default())
 }
 
 /// A reason with the last captured lines behind it.
@@ -53,8 +60,17 @@ unsafe extern "C" fn on_line(level: sys::ggml_log_level, text: *const c_char, _:
     }
     // SAFETY: ggml hands a NUL-terminated string that lives through the call.
     let text = unsafe { CStr::from_ptr(text) }.to_string_lossy();
-    // A subscriber of the application may panic; that must not unwind into C.
-    let _ = catch_unwind(AssertUnwindSafe(|| accept(level, &text)));
+    // A subscriber of the application may panic; that must not unwind into C. On threads of native code's own, and outside of
+    // a capture, there is nobody to hand it to.
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| accept(level, &text))) {
+        LOG.with(|log| {
+            if let Ok(mut log) = log.try_borrow_mut()
+                && log.captured.is_some()
+            {
+                log.panic.get_or_insert(panic);
+            }
+        });
+    }
 }
 
 fn accept(level: u32, text: &str) {
@@ -97,5 +113,51 @@ fn emit(level: u32, line: &str) {
         tracing::debug!(target: TARGET, "{line}");
     } else {
         tracing::trace!(target: TARGET, "{line}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Panics;
+
+    impl tracing::Subscriber for Panics {
+        fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+            true
+        }
+        fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+            tracing::span::Id::from_u64(1)
+        }
+        fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+        fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+        fn event(&self, _: &tracing::Event<'_>) {
+            panic!("a subscriber's own");
+        }
+        fn enter(&self, _: &tracing::span::Id) {}
+        fn exit(&self, _: &tracing::span::Id) {}
+    }
+
+    fn native_line() {
+        // SAFETY: the text is NUL-terminated and lives through the call.
+        unsafe { on_line(sys::GGML_LOG_LEVEL_WARN, c"odd weights\n".as_ptr(), std::ptr::null_mut()) };
+    }
+
+    #[test]
+    fn a_subscribers_panic_waits_until_native_code_has_returned() {
+        let mut returned = false;
+        let caught = catch_unwind(AssertUnwindSafe(|| {
+            tracing::subscriber::with_default(Panics, || {
+                capture(|| {
+                    native_line();
+                    returned = true;
+                })
+            })
+        }));
+        let message = caught.map(|_| ()).unwrap_err();
+        assert_eq!(message.downcast_ref::<&str>(), Some(&"a subscriber's own"));
+        assert!(returned);
+        let ((), lines) = capture(native_line);
+        assert_eq!(lines, ["odd weights"], "the next capture begins anew");
     }
 }

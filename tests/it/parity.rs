@@ -144,24 +144,26 @@ fn the_upstream_layout_is_upstreams() {
     assert!(bits(reference.as_slice()) != bits(upstream.as_slice()));
 }
 
-/// Pixels of our decoder against upstream's: equal for PNG, within one for plain baseline JPEG.
+/// Pixels of our decoders against upstream's, for the bundled PNGs and for JPEG of every sampling and process.
 #[test]
 fn decoded_pictures_equal_upstreams() {
-    let samples = std::fs::read_dir(std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("models/demo")).unwrap();
-    let mut seen = 0;
-    for entry in samples {
-        let path = entry.unwrap().path();
-        if path.extension().is_none_or(|e| e != "png") {
-            continue;
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    for (folder, extension, least) in [("models/demo", "png", 3), ("src/image/fixtures", "jpg", 10)] {
+        let mut seen = 0;
+        for entry in std::fs::read_dir(root.join(folder)).unwrap() {
+            let path = entry.unwrap().path();
+            if path.extension().is_none_or(|e| e != extension) {
+                continue;
+            }
+            let bytes = std::fs::read(&path).unwrap();
+            let ours = image::decode(&bytes, "sample", &image::DecodeOptions::default()).unwrap().image;
+            let (w, h, theirs) = parity::decode_picture(&bytes).unwrap();
+            assert_eq!((ours.width_px(), ours.height_px()), (w, h), "{}", path.display());
+            assert!(ours.pixels() == theirs, "{}", path.display());
+            seen += 1;
         }
-        let bytes = std::fs::read(&path).unwrap();
-        let ours = image::decode(&bytes, "sample", &image::DecodeOptions::default()).unwrap().image;
-        let (w, h, theirs) = parity::decode_picture(&bytes).unwrap();
-        assert_eq!((ours.width_px(), ours.height_px()), (w, h));
-        assert!(ours.pixels() == theirs, "{}", path.display());
-        seen += 1;
+        assert!(seen >= least, "{seen} pictures in {folder}");
     }
-    assert!(seen >= 3, "{seen} bundled pictures");
 }
 
 /// A warmed-up context computes the same as a cold one.

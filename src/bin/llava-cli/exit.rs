@@ -131,6 +131,7 @@ fn exit_code(error: &Error, stage: Option<Stage>) -> u8 {
         | Error::Mismatch { .. }
         | Error::NoVision { .. }
         | Error::Ambiguous { .. }
+        | Error::NonFinite { .. }
         | Error::TemplateMissing { .. }
         | Error::TemplateFailed { .. } => MODEL,
         Error::PictureFormat { .. }

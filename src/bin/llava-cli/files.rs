@@ -41,7 +41,11 @@ impl Files {
                     Problem::new(exit::MODEL, "no-projector", format!("{} holds no projector", path.display()))
                 })?)
             }
-            (Some(path), _) => Some(path.clone()),
+            (Some(path), _) => {
+                // without a picture nobody would open it, and a misspelt name would go unnoticed
+                GgufFile::open(path).context(Stage::Model)?;
+                Some(path.clone())
+            }
             (None, Some(found)) => found.only_projector(model)?,
             (None, None) => None,
         };

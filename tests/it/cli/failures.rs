@@ -45,6 +45,10 @@ fn models_that_are_none() {
     ask(text(&not), text(&projector)).failed(3, "gguf-not").says("not.gguf");
     ask(text(&empty), text(&projector)).failed(3, "gguf-not").says("empty.gguf");
     ask(text(&model), text(&model)).failed(3, "gguf-metadata").says("demo-lm-f16.gguf");
+    // nobody would open it without a picture
+    let missing = world.path("no-such-mmproj.gguf");
+    let outcome = world.ask(&["-m", text(&model), "--mmproj", text(&missing), "-p", "x"]);
+    outcome.failed(3, "io").says("no-such-mmproj.gguf");
     ask(text(&projector), text(&model)).failed(3, "gguf-metadata").says("--mmproj");
 }
 
@@ -137,4 +141,14 @@ fn a_library_in_the_current_folder_is_left_alone() {
     command.args(["-t", "1", "-n", "1", "--no-warmup", "-p", "x"]).stdin(Stdio::null());
     assert!(command.output().unwrap().status.success());
     assert!(!mark.exists(), "the planted library was loaded");
+}
+
+/// A pipe where a model is expected would wait for a writer that never comes.
+#[cfg(unix)]
+#[test]
+fn a_pipe_is_no_model() {
+    let world = World::new();
+    let pipe = world.path("pipe.gguf");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    world.ask(&["-m", text(&pipe), "-p", "x"]).failed(3, "io").says("not a regular file");
 }
