@@ -1,10 +1,23 @@
-//! What the vision encoder gives: rows of floats, and how they lie on the picture.
+//! What the vision encoder gives: rows of floats, how they lie on the picture, and keeping them.
 //!
-//! What this room does: holds embeddings as data (and, with the encode-once work, their keys and caches).
+//! What this room does: holds embeddings as data, names them by everything that decides their values, keeps them in memory and
+//! on disk.
 //! What it never does: compute them, or know of native handles.
 //! Who calls it: `mtmd` fills it, `session` decodes from it, compressors read it.
 #![forbid(unsafe_code)]
 
+mod cache;
+mod entry;
+mod key;
 mod rows;
 
+pub(crate) use cache::{ByteLru, DiskStore, Put, Weigh};
+pub use cache::{
+    CacheConfig, CacheFolder, CacheStats, DiskConfig, DiskEntry, EmbeddingCache, Hit, Room, SharedError, SharedTier,
+    Tier, Verified, Wanted,
+};
+pub(crate) use entry::{Kind, seal, unseal};
+
+pub use entry::{CacheDtype, EntryFacts, inspect};
+pub use key::{EmbeddingKey, KeyBuilder};
 pub use rows::{Embedding, Grid};

@@ -85,6 +85,11 @@ impl Embedding {
         self.width
     }
 
+    /// Whether another clone of it is alive.
+    pub(super) fn is_shared(&self) -> bool {
+        Arc::strong_count(&self.data) > 1
+    }
+
     /// How the rows lie on the picture.
     #[must_use]
     pub fn grid(&self) -> Grid {

@@ -15,6 +15,7 @@
 pub mod check;
 mod cursor;
 mod file;
+mod fingerprint;
 mod read;
 mod split;
 mod tensor_type;
@@ -27,6 +28,7 @@ mod tests;
 pub(crate) use check::needed_tokens;
 pub use check::{ProjectorFacts, TextFacts, check_pair, check_projector, check_text_model};
 pub use file::{GgufFile, TensorInfo};
+pub use fingerprint::{content_hash, sampled_hash};
 pub use read::{MAX_HEADER_BYTES, MAX_KEYS, MAX_TENSORS};
 pub use tensor_type::TensorType;
 pub use value::{Array, Bytes, FromValue, Value};

@@ -3,7 +3,7 @@
 use std::ffi::CString;
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use llava_sys as sys;
 
@@ -12,7 +12,7 @@ use super::ffi::{construct, owned_str};
 use super::params::{LoadMode, ModelParams, ProgressCall};
 use super::vocab::Vocab;
 use crate::error::{Error, Result};
-use crate::gguf::{GgufFile, TextFacts, check_text_model};
+use crate::gguf::{GgufFile, TextFacts, check_text_model, sampled_hash};
 
 /// How the model rotates positions into queries and keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -49,6 +49,7 @@ pub struct Model {
     backend: Arc<Backend>,
     path: PathBuf,
     facts: TextFacts,
+    fingerprint: OnceLock<u128>,
 }
 
 impl Model {
@@ -90,7 +91,7 @@ impl Model {
         if progress.finish() {
             return Err(Error::Cancelled);
         }
-        Ok(Arc::new(Self { owner: owner?, backend, path: path.to_owned(), facts }))
+        Ok(Arc::new(Self { owner: owner?, backend, path: path.to_owned(), facts, fingerprint: OnceLock::new() }))
     }
 
     pub(crate) fn as_ptr(&self) -> *const sys::llama_model {
@@ -100,6 +101,18 @@ impl Model {
     /// For native calls that take a model they only read as a mutable pointer.
     pub(crate) fn as_shared_mut_ptr(&self) -> *mut sys::llama_model {
         self.owner.0.as_ptr()
+    }
+
+    /// Tells this model's weights from others': [`crate::gguf::sampled_hash`] of its file, read at the first call.
+    ///
+    /// # Errors
+    /// Those of [`crate::gguf::sampled_hash`], where the file is gone or has changed since.
+    pub fn weights_fingerprint(&self) -> Result<u128> {
+        if let Some(known) = self.fingerprint.get() {
+            return Ok(*known);
+        }
+        let hash = sampled_hash(&self.path)?;
+        Ok(*self.fingerprint.get_or_init(|| hash))
     }
 
     /// What the checked header says.

@@ -67,12 +67,16 @@ impl SequenceState {
 }
 
 impl Context {
-    /// Everything that decides how the bytes of a state are laid out.
-    fn state_fingerprint(&self) -> [u8; 16] {
+    /// Everything that decides what the bytes of a state mean: weights, layout, arithmetic.
+    ///
+    /// # Errors
+    /// Those of [`Model::weights_fingerprint`](super::Model::weights_fingerprint).
+    pub(crate) fn state_fingerprint(&self) -> Result<u128> {
         let model = self.model();
         let params = self.params();
         let text = format!(
-            "{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{:?}",
+            "{:032x}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{:?}",
+            model.weights_fingerprint()?,
             model.backend().version(),
             model.architecture(),
             model.description(),
@@ -85,13 +89,13 @@ impl Context {
             params.n_seq_max,
             params.flash_attention,
         );
-        xxh3_128(text.as_bytes()).to_le_bytes()
+        Ok(xxh3_128(text.as_bytes()))
     }
 
     /// Copies what a sequence holds.
     ///
     /// # Errors
-    /// [`Error::Native`] where the sequence does not exist or native code fails.
+    /// [`Error::Native`] where the sequence does not exist or native code fails; [`Error::Io`] where the model's file is gone.
     pub fn save_sequence(&mut self, sequence: i32) -> Result<SequenceState> {
         let mut size = 0_usize;
         // SAFETY: the context lives and is borrowed mutably; the shim checks the sequence.
@@ -109,7 +113,7 @@ impl Context {
         let checksum = xxh3_128(&bytes[HEADER..]).to_le_bytes();
         bytes[..8].copy_from_slice(MAGIC);
         bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
-        bytes[12..28].copy_from_slice(&self.state_fingerprint());
+        bytes[12..28].copy_from_slice(&self.state_fingerprint()?.to_le_bytes());
         bytes[28..44].copy_from_slice(&checksum);
         bytes[44..52].copy_from_slice(&(written as u64).to_le_bytes());
         Ok(SequenceState(bytes))
@@ -119,9 +123,9 @@ impl Context {
     ///
     /// # Errors
     /// [`Error::State`] where it belongs to another model or to a context made otherwise, or does not fit: the sequence is then
-    /// unchanged in the first two cases and empty in the last.
+    /// unchanged in the first two cases and empty in the last. [`Error::Io`] where the model's file is gone.
     pub fn restore_sequence(&mut self, sequence: i32, state: &SequenceState) -> Result<()> {
-        if state.fingerprint() != self.state_fingerprint() {
+        if state.fingerprint() != self.state_fingerprint()?.to_le_bytes() {
             return Err(Error::State { reason: "it belongs to another model, or to a context made otherwise".into() });
         }
         let body = state.body();

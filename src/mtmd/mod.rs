@@ -6,6 +6,7 @@
 //! Who calls it: `session`, and applications that work with embeddings themselves.
 
 mod encode;
+mod key;
 mod params;
 #[cfg(feature = "parity")]
 pub mod parity;

@@ -6,7 +6,7 @@ use std::time::Instant;
 use super::answer::Answer;
 use super::message::{Message, Part, Picture};
 use super::params::SessionParams;
-use super::prefill::Memory;
+use super::prefill::{Memory, Sources};
 use super::prompt::{Item, count_tokens, push_picture};
 use super::template::{ChatTemplate, ModelTemplate, Role, Segment, TemplateTokens};
 use super::usage::Usage;
@@ -245,7 +245,12 @@ impl Session {
         let mut usage = Usage::new();
         self.sampler.reset()?;
         let items = self.build_prompt()?;
-        self.memory.prefill(self.projector.as_deref(), &items, &mut usage)?;
+        let sources = Sources {
+            projector: self.projector.as_deref(),
+            cache: self.params.cache.as_deref(),
+            snapshots: self.params.snapshots.as_deref(),
+        };
+        self.memory.prefill(sources, &items, &mut usage)?;
         Ok((usage, received))
     }
 

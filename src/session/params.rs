@@ -1,6 +1,10 @@
 //! Parameters of a session.
 
+use std::sync::Arc;
+
+use super::snapshots::KvSnapshots;
 use super::template::{TemplateEngine, UserTemplate};
+use crate::embedding::{CacheConfig, EmbeddingCache};
 use crate::llama::{ContextParams, SamplerParams};
 
 /// How a session computes, chooses and stops.
@@ -18,6 +22,12 @@ pub struct SessionParams {
     pub max_tokens: Option<usize>,
     /// Texts that end an answer; they are not part of it.
     pub stop: Vec<String>,
+    /// Where encoded pictures are kept; `None` encodes every picture that the KV cache does not hold. Clones of these parameters
+    /// share it; keys keep projectors apart.
+    pub cache: Option<Arc<EmbeddingCache>>,
+    /// Where the KV cache's state behind pictures is kept, so that another session with the same beginning needs neither
+    /// encoder nor prefill; `None` keeps none. States are large: some megabytes for each picture.
+    pub snapshots: Option<Arc<KvSnapshots>>,
     /// Write control tokens that do not end the answer as their text, as upstream's tools do.
     pub show_special: bool,
 }
@@ -31,6 +41,8 @@ impl Default for SessionParams {
             template_engine: TemplateEngine::Jinja,
             max_tokens: None,
             stop: Vec::new(),
+            cache: Some(EmbeddingCache::new(CacheConfig::default())),
+            snapshots: None,
             show_special: true,
         }
     }

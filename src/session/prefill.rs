@@ -1,11 +1,14 @@
 //! Getting a prompt into the KV cache: what is there already, whether the rest fits, encoding, decoding.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::encoder::{Embedded, embed};
 use super::prompt::{ImageItem, Item, common_prefix, count_positions, count_tokens};
+use super::snapshots::{self, KvSnapshots};
 use super::usage::{ImageSource, ImageUsage, Usage};
+use crate::embedding::{EmbeddingCache, EmbeddingKey};
 use crate::error::{Error, Result};
 use crate::llama::{Batch, Context, Position};
 use crate::mtmd::Projector;
@@ -13,6 +16,14 @@ use crate::units::TokenCount;
 
 /// The only sequence a session uses.
 pub(super) const SEQUENCE: i32 = 0;
+
+/// Where the rows and states that a prompt needs can come from.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Sources<'a> {
+    pub(super) projector: Option<&'a Projector>,
+    pub(super) cache: Option<&'a EmbeddingCache>,
+    pub(super) snapshots: Option<&'a KvSnapshots>,
+}
 
 /// A context and what its KV cache holds, item by item.
 #[derive(Debug)]
@@ -45,12 +56,17 @@ impl Memory {
     /// Makes the KV cache hold `wanted` and leaves the logits of its last item.
     ///
     /// After an error the KV cache holds what it shared with `wanted`, and nothing of what was added.
-    pub(super) fn prefill(&mut self, projector: Option<&Projector>, wanted: &[Item], usage: &mut Usage) -> Result<()> {
+    pub(super) fn prefill(&mut self, sources: Sources<'_>, wanted: &[Item], usage: &mut Usage) -> Result<()> {
         // the last item is always decoded again: its logits are not kept
         let keep = common_prefix(&self.live, wanted).min(wanted.len().saturating_sub(1));
-        self.check_fit(projector, wanted, keep)?;
+        self.check_fit(sources.projector, wanted, keep)?;
         // a memory that cannot be cut there is cut further back, or emptied: what is left decides what has to be encoded
-        let kept = self.cut(keep)?;
+        let live = self.cut(keep)?;
+        let points = sources.snapshots.map_or_else(Vec::new, |_| self.snapshot_points(wanted));
+        let kept = match sources.snapshots {
+            Some(snapshots) => self.restore(snapshots, &points, wanted, live)?,
+            None => live,
+        };
         let new = &wanted[kept..];
         let images: Vec<Arc<ImageItem>> = new
             .iter()
@@ -59,22 +75,63 @@ impl Memory {
                 Item::Token(_) => None,
             })
             .collect();
-        let embedded = match projector {
-            Some(projector) => embed(projector, &images, &self.context.cancel_token())?,
+        let embedded = match sources.projector {
+            Some(projector) => embed(projector, sources.cache, &images, &self.context.cancel_token())?,
             None => Vec::new(),
         };
-        report_images(usage, wanted, kept, &images, &embedded);
+        report_images(usage, wanted, live.min(kept)..kept, &images, &embedded);
         usage.visual_tokens = wanted.iter().filter(|i| matches!(i, Item::Image(_))).map(Item::tokens).sum();
         usage.text_tokens = count_tokens(wanted) - usage.visual_tokens;
         usage.reused_tokens = count_tokens(&wanted[..kept]);
 
         let start = Instant::now();
-        let result = self.decode_items(new, &embedded);
+        // the state behind the last picture is worth keeping, once
+        let save = sources.snapshots.zip(points.last().copied()).filter(|(_, point)| point.0 > kept);
+        let result = self.decode_items(new, &embedded, save.map(|(s, (at, key))| (s, at - kept, key)));
         usage.prefill = start.elapsed();
         if result.is_err() {
             self.cut(kept)?;
         }
         result
+    }
+
+    /// Where states of this prompt are kept. None where its pictures cannot be named: then nothing is kept or found.
+    fn snapshot_points(&self, wanted: &[Item]) -> Vec<(usize, EmbeddingKey)> {
+        match snapshots::points(&self.context, wanted) {
+            Ok(points) => points.unwrap_or_default(),
+            Err(error) => {
+                tracing::warn!(%error, "KV states are not kept");
+                Vec::new()
+            }
+        }
+    }
+
+    /// Takes the longest saved state of this prompt's beginning, where it is longer than what is live; returns how many items
+    /// the KV cache holds then.
+    fn restore(
+        &mut self,
+        snapshots: &KvSnapshots,
+        points: &[(usize, EmbeddingKey)],
+        wanted: &[Item],
+        live: usize,
+    ) -> Result<usize> {
+        // the last item is always decoded again
+        for &(at, key) in points.iter().rev().filter(|p| p.0 > live && p.0 < wanted.len()) {
+            let Some(state) = snapshots.get(key) else { continue };
+            let restored = self.context.restore_sequence(SEQUENCE, &state);
+            if restored.is_ok() {
+                self.live = wanted[..at].to_vec();
+                if self.is_exact() {
+                    return Ok(at);
+                }
+            }
+            tracing::debug!(?restored, "a KV snapshot does not fit");
+            snapshots.refuse(key);
+            self.context.clear()?;
+            self.live.clear();
+            return Ok(0);
+        }
+        Ok(live)
     }
 
     /// Drops everything from item `keep` on and returns how many items are left: fewer than asked for where this memory can
@@ -127,7 +184,14 @@ impl Memory {
 
     /// Decodes items behind what is there, as upstream's helper does: runs of text and tiles apart, each in pieces of
     /// `n_batch`. So the numbers are upstream's, bit for bit.
-    fn decode_items(&mut self, items: &[Item], embedded: &[Embedded]) -> Result<()> {
+    ///
+    /// `save`: behind so many items, the state is kept under that key.
+    fn decode_items(
+        &mut self,
+        items: &[Item],
+        embedded: &[Embedded],
+        save: Option<(&KvSnapshots, usize, EmbeddingKey)>,
+    ) -> Result<()> {
         let n_batch = self.context.n_batch() as usize;
         let mut rows = embedded.iter();
         let mut i = 0;
@@ -137,6 +201,13 @@ impl Memory {
                 self.decode_image(image, rows, i + 1 == items.len())?;
                 self.live.push(items[i].clone());
                 i += 1;
+                if let Some((snapshots, _, key)) = save.filter(|s| s.1 == i && !s.0.holds(s.2)) {
+                    match self.context.save_sequence(SEQUENCE) {
+                        Ok(state) => snapshots.put(key, state),
+                        // the answer does not depend on it
+                        Err(error) => tracing::warn!(%error, "a KV state could not be kept"),
+                    }
+                }
                 continue;
             }
             let run = items[i..].iter().take_while(|i| matches!(i, Item::Token(_))).take(n_batch).count();
@@ -235,26 +306,41 @@ fn advice(projector: Option<&Projector>, wanted: &[Item], needed: usize, n_ctx: 
     advice
 }
 
-fn report_images(usage: &mut Usage, wanted: &[Item], keep: usize, images: &[Arc<ImageItem>], embedded: &[Embedded]) {
+/// `restored`: the items that came from a saved state; those before it were live, those behind it are new.
+fn report_images(
+    usage: &mut Usage,
+    wanted: &[Item],
+    restored: Range<usize>,
+    images: &[Arc<ImageItem>],
+    embedded: &[Embedded],
+) {
     let count = wanted.iter().filter_map(|i| if let Item::Image(i) = i { Some(i.index + 1) } else { None }).max();
     let nothing = ImageUsage {
         source: ImageSource::Kv,
         encode: Duration::ZERO,
+        fetch: Duration::ZERO,
         rows: TokenCount::ZERO,
         tokens: TokenCount::ZERO,
     };
     usage.images = vec![nothing; count.unwrap_or(0)];
-    for item in &wanted[..keep] {
+    for (i, item) in wanted[..restored.end].iter().enumerate() {
         if let Item::Image(image) = item {
             let report = &mut usage.images[image.index];
+            if restored.contains(&i) {
+                report.source = ImageSource::Snapshot;
+            }
             report.rows += image.image.tokens;
             report.tokens += image.image.tokens;
         }
     }
     for (image, embedded) in images.iter().zip(embedded) {
         let report = &mut usage.images[image.index];
-        report.source = embedded.source;
-        report.encode += embedded.took;
+        // a picture of several tiles is as far away as its farthest
+        report.source = report.source.farther(embedded.source);
+        match embedded.source {
+            ImageSource::Encoded => report.encode += embedded.took,
+            _ => report.fetch += embedded.took,
+        }
         report.rows += embedded.rows.rows();
         report.tokens += embedded.rows.rows();
     }

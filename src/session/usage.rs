@@ -10,16 +10,41 @@ use crate::units::TokenCount;
 pub enum ImageSource {
     /// The vision encoder ran.
     Encoded,
+    /// The embedding cache had its rows in memory.
+    Memory,
+    /// The embedding cache had its rows on the disk.
+    Disk,
+    /// The embedding cache had its rows in the tier that machines share (`redis` in reports, whatever the store is).
+    Shared,
+    /// A saved KV state already held the decoded picture: neither encoder nor decoder ran.
+    Snapshot,
     /// The KV cache still held the decoded picture: neither encoder nor decoder ran.
     Kv,
 }
 
 impl ImageSource {
+    /// The one that cost more.
+    pub(super) fn farther(self, other: Self) -> Self {
+        let cost = |source: Self| match source {
+            ImageSource::Kv => 0,
+            ImageSource::Snapshot => 1,
+            ImageSource::Memory => 2,
+            ImageSource::Disk => 3,
+            ImageSource::Shared => 4,
+            ImageSource::Encoded => 5,
+        };
+        if cost(other) > cost(self) { other } else { self }
+    }
+
     /// Its name in usage reports.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             ImageSource::Encoded => "encoded",
+            ImageSource::Memory => "memory",
+            ImageSource::Disk => "disk",
+            ImageSource::Shared => "redis",
+            ImageSource::Snapshot => "snapshot",
             ImageSource::Kv => "kv",
         }
     }
@@ -31,8 +56,10 @@ impl ImageSource {
 pub struct ImageUsage {
     /// Where its rows came from.
     pub source: ImageSource,
-    /// Time in the vision encoder.
+    /// Time in the vision encoder, zero where it did not run.
     pub encode: Duration,
+    /// Time to find its rows in a cache, zero where they were encoded.
+    pub fetch: Duration,
     /// Rows the encoder gives for it.
     pub rows: TokenCount,
     /// Rows the text model was given.
@@ -120,6 +147,12 @@ impl Usage {
         let tokens = self.decode_tokens.get().saturating_sub(1);
         let seconds = self.decode.as_secs_f64();
         if tokens == 0 || seconds <= 0.0 { 0.0 } else { tokens as f64 / seconds }
+    }
+
+    /// Time to find rows in caches, all pictures together.
+    #[must_use]
+    pub fn fetch(&self) -> Duration {
+        self.images.iter().map(|i| i.fetch).sum()
     }
 
     /// Time in the vision encoder, all pictures together.

@@ -1,0 +1,83 @@
+//! The key of an encoded chunk: everything that decides its rows.
+
+use llava_sys as sys;
+
+use super::prepared::{Chunk, Prepared};
+use super::projector::Projector;
+use crate::embedding::{EmbeddingKey, KeyBuilder, Wanted};
+use crate::error::Result;
+use crate::gguf::content_hash;
+
+/// Raised when the arithmetic of this crate's own kernels changes; 0 is ggml alone.
+const GEMM_GENERATION: u64 = 0;
+
+impl Projector {
+    /// XXH3-128 of the projector file's content. The first call reads the file.
+    ///
+    /// # Errors
+    /// [`crate::Error::Io`] where it cannot be read any more.
+    pub fn fingerprint(&self) -> Result<u128> {
+        content_hash(self.path())
+    }
+
+    /// What all keys of this projector have in common.
+    fn key_base(&self, salt: &[u8]) -> Result<KeyBuilder> {
+        let info = self.info();
+        let params = self.params();
+        let mut key = KeyBuilder::new("llava embedding");
+        key.bytes("salt", salt)
+            .hash("projector file", self.fingerprint()?)
+            .text("projector type", &info.projector_type)
+            .number("width", info.width as u64)
+            .number("image min tokens", params.image_min_tokens.map_or(0, u64::from))
+            .number("image max tokens", params.image_max_tokens.map_or(0, u64::from))
+            // the layout that is in force, not the one that was asked for
+            .number("class token moved", u64::from(info.class_token_moved))
+            .number("layers run", info.layers_run.map_or(0, |n| n as u64 + 1))
+            // the class of arithmetic
+            .text("native code", &self.model().backend().version())
+            .text("baseline", sys::CPU_BASELINE)
+            .text("device", &self.device())
+            .text("flash attention", &format!("{:?}", info.flash_attention))
+            .number("gemm generation", GEMM_GENERATION);
+        Ok(key)
+    }
+
+    fn device(&self) -> String {
+        let gpu = if self.params().cpu_only {
+            None
+        } else {
+            self.model().backend().devices().into_iter().find(|d| !d.is_cpu)
+        };
+        gpu.map_or_else(|| "CPU".to_owned(), |d| d.description)
+    }
+}
+
+impl Prepared {
+    /// What a cache is asked for to get the rows of one image chunk. `None` for a placeholder or a chunk that is no image.
+    ///
+    /// `salt` becomes part of the key: see [`crate::embedding::CacheConfig::salt`].
+    ///
+    /// # Errors
+    /// As [`Projector::fingerprint`].
+    pub fn wanted(&self, chunk: usize, salt: &[u8]) -> Result<Option<Wanted>> {
+        let Some(Chunk::Image(image)) = self.chunks().get(chunk).filter(|_| !self.is_placeholder()) else {
+            return Ok(None);
+        };
+        let key = self.chunk_key(self.projector().key_base(salt)?, chunk);
+        Ok(Some(Wanted { key, rows: image.tokens.get(), width: self.projector().info().width, grid: image.grid }))
+    }
+
+    fn chunk_key(&self, mut key: KeyBuilder, chunk: usize) -> EmbeddingKey {
+        let mut index = 0;
+        while let Some(tile) = self.tile(chunk, index) {
+            key.number("tile width", tile.width_px.into()).number("tile height", tile.height_px.into());
+            for flag in tile.flags {
+                key.bytes("flag", &flag.to_le_bytes());
+            }
+            key.floats("pixels", tile.pixels);
+            index += 1;
+        }
+        key.finish()
+    }
+}
