@@ -7,7 +7,7 @@ SHELL := /bin/bash
 CARGO ?= cargo
 CARGOFLAGS ?=
 # The oracle of the tests; never part of a release build.
-FEATURES := parity
+FEATURES := parity,metrics
 HOST := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
 # Where `make package` puts tarballs and verifies them.
 PACKAGE_DIR := target/tarballs

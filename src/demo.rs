@@ -73,6 +73,7 @@ impl DemoModel {
     /// [`Error::Io`] where the folder cannot be made or written.
     pub fn unpack_into(folder: &Path) -> Result<Self> {
         fs::create_dir_all(folder).map_err(io("create", folder))?;
+        remove_leftovers(folder);
         Ok(Self { model: place(folder, &MODEL)?, projector: place(folder, &PROJECTOR)?, _temporary: None })
     }
 
@@ -105,7 +106,6 @@ fn place(folder: &Path, file: &Bundled) -> Result<PathBuf> {
     if holds(&path, file.bytes) {
         return Ok(path);
     }
-    remove_leftovers(folder);
     let temporary = folder.join(format!("{}.{}", file.name, unique()));
     let written = write_new(&temporary, file.bytes)
         .map_err(io("write", &temporary))
@@ -140,10 +140,11 @@ fn write_new(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
 
 /// Whether a file is there with exactly this content. Whatever stands in the way of knowing is a no.
 fn holds(path: &Path, bytes: &[u8]) -> bool {
-    let Ok(mut file) = File::open(path) else { return false };
-    if !file.metadata().is_ok_and(|m| m.is_file() && m.len() == bytes.len() as u64) {
+    // opening a pipe would wait for a writer
+    if !fs::metadata(path).is_ok_and(|m| m.is_file() && m.len() == bytes.len() as u64) {
         return false;
     }
+    let Ok(mut file) = File::open(path) else { return false };
     let mut block = vec![0_u8; 1 << 16];
     let mut rest = bytes;
     while !rest.is_empty() {
@@ -211,6 +212,11 @@ mod tests {
         File::options().write(true).open(&old).unwrap().set_modified(yesterday).unwrap();
         DemoModel::unpack_into(folder.path()).unwrap();
         assert!(!old.exists() && young.exists());
+        // also when nothing has to be written
+        fs::write(&old, "half").unwrap();
+        File::options().write(true).open(&old).unwrap().set_modified(yesterday).unwrap();
+        DemoModel::unpack_into(folder.path()).unwrap();
+        assert!(!old.exists());
     }
 
     #[test]

@@ -62,6 +62,7 @@ int32_t llava_tokenize(const struct llama_vocab * vocab, const char * text, size
 int32_t llava_token_to_piece(const struct llama_vocab * vocab, llama_token token, char * buf, size_t n_max, bool special, int32_t * n_out);
 
 int32_t llava_grammar_new(const struct llama_vocab * vocab, const char * grammar, const char * root, struct llama_sampler ** out);
+
 // upstream's chain in upstream's order: biases, penalties, top-n-sigma, top-k, typical, top-p, min-p, temperature, choice
 struct llava_sampler_params {
     const llama_logit_bias * biases;

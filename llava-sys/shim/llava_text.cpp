@@ -1,4 +1,4 @@
-// The text side: llama.h behind the guard. What allocates or throws is called here and nowhere else.
+// The text side: llama.h behind the guard. What loads, tokenizes, decodes, samples or saves may throw, and is called here only.
 #include "llava_guard.h"
 
 #include "llama-cpp.h"

@@ -78,14 +78,14 @@ impl GgufFile {
         let io = |action| move |source| Error::Io { action, path: path.to_path_buf(), source };
         // opening a pipe would wait for a writer
         let kind = std::fs::metadata(path).map_err(io("open"))?;
+        if kind.is_dir() {
+            return Err(io("open")(ErrorKind::IsADirectory.into()));
+        }
         if !kind.is_file() {
             return Err(io("open")(std::io::Error::new(ErrorKind::InvalidInput, "not a regular file")));
         }
         let file = File::open(path).map_err(io("open"))?;
         let meta = file.metadata().map_err(io("open"))?;
-        if meta.is_dir() {
-            return Err(io("open")(std::io::Error::from(std::io::ErrorKind::IsADirectory)));
-        }
         let header = read::header(BufReader::new(&file), meta.len(), path)?;
         Ok(GgufFile::from_header(header, path, Some(file)))
     }

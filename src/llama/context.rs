@@ -81,8 +81,8 @@ impl Drop for BatchOwner {
 #[derive(Debug)]
 struct Entries(Vec<sys::llava_batch_entry>);
 
-// SAFETY: a context has no thread affinity, and its entries hold no pointer between calls. It is not thread-safe, so Sync only holds because every native call that
-// computes or changes it takes `&mut Context`.
+// SAFETY: a context has no thread affinity, and its entries hold no pointer between calls. It is not thread-safe, so Sync only
+// holds because every native call that computes or changes it takes `&mut Context`.
 unsafe impl Send for Context {}
 // SAFETY: through a shared reference only getters of constant values and of finished outputs are reachable.
 unsafe impl Sync for Context {}
@@ -150,21 +150,21 @@ impl Context {
         let failed = |reason| Error::ContextCreate { n_ctx, reason };
         let owner = construct(
             "llama_init_from_model",
+            ContextOwner,
             // SAFETY: the model lives by Arc; parameters live through the call; `raw` is a valid place.
             |raw| unsafe { sys::llava_context_new(model.as_shared_mut_ptr(), &raw const native, raw) },
             failed,
-        )
-        .map(ContextOwner)?;
+        )?;
         // SAFETY: context and pool live; the pool is dropped after the context.
         let status = unsafe { sys::llava_context_set_threadpool(owner.0.as_ptr(), pool.as_mut_ptr()) };
         check("llama_attach_threadpool", status)?;
         let batch = construct(
             "llama_batch_ext_init",
+            BatchOwner,
             // SAFETY: the context lives; `raw` is a valid place.
             |raw| unsafe { sys::llava_batch_new(owner.0.as_ptr(), raw) },
             failed,
-        )
-        .map(BatchOwner)?;
+        )?;
         let raw = owner.0.as_ptr();
         let mut context = Self {
             batch,
@@ -256,18 +256,18 @@ impl Context {
     /// # Errors
     /// [`Error::BadParameter`] for an entry that native code would misread or abort on (nothing was computed then);
     /// [`Error::Cancelled`], [`Error::ContextFull`] and [`Error::Decode`] otherwise. After those, micro-batches that were already
-    /// computed are still in the KV cache: trim with [`Context::trim`].
+    /// computed are still in the KV cache: trim with [`Context::trim`]. [`Error::Native`] where memory for the batch is short.
     pub fn decode(&mut self, batch: &Batch<'_>) -> Result<()> {
         self.check_batch(batch)?;
         self.fill(batch)?;
         let first = batch.entries[0].position.t;
         let mut ret = 0_i32;
+        self.last_outputs = 0;
         let (status, lines) = log::capture(|| {
             // SAFETY: context and batch live; all entries were checked against the limits that native code asserts.
             let status = unsafe { sys::llava_process(self.owner.0.as_ptr(), self.batch.0.as_ptr(), &raw mut ret) };
             check("llama_process", status)
         });
-        self.last_outputs = 0;
         let failed = |status: i32, reason: String| Error::Decode {
             tokens: batch.len(),
             position: first,
@@ -378,7 +378,8 @@ impl Context {
     /// Removes everything at `from` and behind it from a sequence.
     ///
     /// # Errors
-    /// [`Error::State`] where the memory cannot be cut there (recurrent models): it is unchanged then.
+    /// [`Error::State`] where the memory cannot be cut there (recurrent models): it is unchanged then. [`Error::Native`] for a
+    /// sequence that does not exist.
     pub fn trim(&mut self, sequence: i32, from: i32) -> Result<()> {
         let mut removed = false;
         // SAFETY: the context lives; the shim checks the sequence.

@@ -25,17 +25,22 @@ pub(crate) fn check(call: &'static str, status: i32) -> Result<()> {
     }
 }
 
-/// Runs a native constructor: `make` writes the object into the place it is given and returns a status. What went wrong is
-/// told by `failed`, from the native words with the log lines of the call behind them.
-pub(crate) fn construct<T>(
+/// Runs a native constructor: `make` writes the object into the place it is given and returns a status; `own` makes its
+/// owner at once, so that it is freed whatever happens next. What went wrong is told by `failed`, from the native words with
+/// the log lines of the call behind them.
+pub(crate) fn construct<T, O>(
     call: &'static str,
+    own: impl FnOnce(NonNull<T>) -> O,
     make: impl FnOnce(*mut *mut T) -> i32,
     failed: impl FnOnce(String) -> Error,
-) -> Result<NonNull<T>> {
-    let mut raw = std::ptr::null_mut();
-    let (status, lines) = log::capture(|| check(call, make(&raw mut raw)));
-    match (status, NonNull::new(raw)) {
-        (Ok(()), Some(object)) => Ok(object),
+) -> Result<O> {
+    let ((status, owner), lines) = log::capture(|| {
+        let mut raw = std::ptr::null_mut();
+        let status = check(call, make(&raw mut raw));
+        (status, NonNull::new(raw).map(own))
+    });
+    match (status, owner) {
+        (Ok(()), Some(owner)) => Ok(owner),
         (Err(Error::Native { reason, .. }), _) => Err(failed(log::with_lines(reason, &lines))),
         (Err(other), _) => Err(other),
         (Ok(()), None) => Err(failed(log::with_lines("nothing was made, and no reason given".into(), &lines))),

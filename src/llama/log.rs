@@ -63,7 +63,8 @@ unsafe extern "C" fn on_line(level: sys::ggml_log_level, text: *const c_char, _:
     // A subscriber of the application may panic; that must not unwind into C. On threads of native code's own, and outside of
     // a capture, there is nobody to hand it to.
     if let Err(panic) = catch_unwind(AssertUnwindSafe(|| accept(level, &text))) {
-        LOG.with(|log| {
+        // a thread that ends may have dropped its log before a handle that it kept
+        let _ = LOG.try_with(|log| {
             if let Ok(mut log) = log.try_borrow_mut()
                 && log.captured.is_some()
             {
@@ -75,8 +76,8 @@ unsafe extern "C" fn on_line(level: sys::ggml_log_level, text: *const c_char, _:
 
 fn accept(level: u32, text: &str) {
     let mut done = Vec::new();
-    LOG.with(|log| {
-        // A subscriber that calls native code from its handler would find the log borrowed: drop that line.
+    // a thread that ends may have dropped its log before a handle that it kept
+    let _ = LOG.try_with(|log| {
         let Ok(mut log) = log.try_borrow_mut() else { return };
         for piece in text.split_inclusive('\n') {
             if level != sys::GGML_LOG_LEVEL_CONT {

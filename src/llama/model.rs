@@ -83,11 +83,11 @@ impl Model {
 
         let owner = construct(
             "llama_model_load_from_file",
+            ModelOwner,
             // SAFETY: path and parameters live through the call; `raw` is a valid place for the result.
             |raw| unsafe { sys::llava_model_load(c_path.as_ptr(), &raw const native, raw) },
             |reason| Error::ModelLoad { path: path.to_owned(), reason },
-        )
-        .map(ModelOwner);
+        );
         if progress.finish() {
             return Err(Error::Cancelled);
         }

@@ -52,7 +52,8 @@ impl Sampler {
     /// Builds the chain: suppressed tokens, penalties, top-n-sigma, top-k, typical, top-p, min-p, temperature, choice.
     ///
     /// # Errors
-    /// [`Error::BadParameter`] for values that native samplers misread, [`Error::Grammar`] where the grammar does not parse.
+    /// [`Error::BadParameter`] for values that native samplers misread, [`Error::Grammar`] where the grammar does not parse,
+    /// [`Error::Native`] where memory is short.
     pub fn new(model: &Arc<Model>, params: &SamplerParams) -> Result<Self> {
         params.validate()?;
         let chain = build_chain(model, params)?;
@@ -137,7 +138,8 @@ impl Sampler {
     /// Tells the chain (penalties) and the grammar that `token` was taken.
     ///
     /// # Errors
-    /// [`Error::BadParameter`] for a token that is not of the vocabulary, [`Error::Grammar`] where the grammar cannot go on.
+    /// [`Error::BadParameter`] for a token that is not of the vocabulary, [`Error::Grammar`] where the grammar cannot go on,
+    /// [`Error::Native`] where memory is short.
     pub fn accept(&mut self, token: Token) -> Result<()> {
         let vocab = self.model.vocab();
         if !vocab.contains(token) {
@@ -251,11 +253,11 @@ fn build_grammar(model: &Arc<Model>, text: &str) -> Result<SamplerOwner> {
     }
     construct(
         "llama_sampler_init_grammar",
+        SamplerOwner,
         // SAFETY: the vocabulary lives by the model, the texts through the call, and `raw` is a valid place.
         |raw| unsafe { sys::llava_grammar_new(model.vocab().as_ptr(), c_text.as_ptr(), c"root".as_ptr(), raw) },
         |reason| Error::Grammar { reason },
     )
-    .map(SamplerOwner)
 }
 
 fn build_chain(model: &Arc<Model>, params: &SamplerParams) -> Result<SamplerOwner> {
@@ -281,9 +283,9 @@ fn build_chain(model: &Arc<Model>, params: &SamplerParams) -> Result<SamplerOwne
     };
     construct(
         "llama_sampler_chain_init",
+        SamplerOwner,
         // SAFETY: plain numbers, checked by SamplerParams::validate; the biases live through the call, which copies them.
         |raw| unsafe { sys::llava_sampler_chain_new(&raw const native, raw) },
         |reason| Error::Native { call: "llama_sampler_chain_init", reason },
     )
-    .map(SamplerOwner)
 }

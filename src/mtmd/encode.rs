@@ -1,5 +1,6 @@
 //! Running the vision tower.
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::{Duration, Instant};
 
 use llava_sys as sys;
@@ -139,12 +140,13 @@ impl Projector {
             )
         };
         check("llava_projector_set_flash_attn", status)?;
-        let again = self.pass(owner, std::slice::from_ref(request), cancel);
+        // a panic of the application's (its `tracing` subscriber) must not leave the tower without flash attention
+        let again = catch_unwind(AssertUnwindSafe(|| self.pass(owner, std::slice::from_ref(request), cancel)));
         let mut ignored = 0_i32;
         // SAFETY: as above.
         let status = unsafe { sys::llava_projector_set_flash_attn(owner.as_mut_ptr(), previous, &raw mut ignored) };
         check("llava_projector_set_flash_attn", status)?;
-        let (rows, _) = again?;
+        let (rows, _) = again.unwrap_or_else(|panic| resume_unwind(panic))?;
         let n = request.image.tokens.get();
         Embedding::new(rows, n, self.info().width, request.image.grid).map_err(|e| match e {
             Error::NonFinite { count, rows, width, .. } => {

@@ -120,11 +120,11 @@ impl Projector {
 
         let owner = construct(
             "mtmd_init_from_file",
+            ProjectorOwner,
             // SAFETY: path, model and parameters live through the call; `raw` is a valid place for the result.
             |raw| unsafe { sys::llava_projector_load(c_path.as_ptr(), model.as_ptr(), &raw const native, raw) },
             |reason| Error::ProjectorLoad { path: path.to_owned(), reason },
-        )
-        .map(ProjectorOwner);
+        );
         if progress.finish() {
             return Err(Error::Cancelled);
         }
@@ -151,7 +151,8 @@ impl Projector {
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, ProjectorOwner> {
-        // A panic while the lock was held cannot have left native state half-changed: no Rust runs inside those calls.
+        // A panic while the lock was held has left nothing half-changed: what Rust runs inside native calls (logs, progress)
+        // keeps its panics until they have returned.
         self.owner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

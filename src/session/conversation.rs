@@ -17,11 +17,11 @@ use crate::units::TokenCount;
 
 /// A picture prepared for its place in the prompt.
 #[derive(Debug)]
-struct Remembered {
+pub(super) struct Remembered {
     picture: u128,
-    before: TokenCount,
-    index: usize,
-    prepared: Arc<Prepared>,
+    pub(super) before: TokenCount,
+    pub(super) index: usize,
+    pub(super) prepared: Arc<Prepared>,
 }
 
 /// A conversation with a model about pictures. It owns its context; model and projector can be shared.
@@ -59,7 +59,7 @@ pub struct Session {
     model: Arc<Model>,
     projector: Option<Arc<Projector>>,
     template: ChatTemplate,
-    prepared: Vec<Remembered>,
+    pub(super) prepared: Vec<Remembered>,
 }
 
 impl Session {
@@ -154,6 +154,11 @@ impl Session {
     /// Forgets the conversation, keeping the instructions at its head.
     pub fn clear(&mut self) {
         self.messages.retain(|m| m.role == Role::System);
+        self.forget_prompt();
+    }
+
+    /// Forgets what was computed, not what was said.
+    pub(super) fn forget_prompt(&mut self) {
         self.prepared.clear();
         self.memory.clear();
     }
@@ -291,7 +296,7 @@ impl Session {
     }
 
     /// A picture prepared for its place: remembered from the last prompt, or made now.
-    fn prepare(&self, picture: &Picture, before: TokenCount, index: usize) -> Result<Remembered> {
+    pub(super) fn prepare(&self, picture: &Picture, before: TokenCount, index: usize) -> Result<Remembered> {
         let known = self
             .prepared
             .iter()

@@ -10,7 +10,7 @@ use super::snapshots::{self, KvSnapshots};
 use super::usage::{ImageSource, ImageUsage, Usage};
 use crate::embedding::{EmbeddingCache, EmbeddingKey};
 use crate::error::{Error, Result};
-use crate::llama::{Batch, Context, Position};
+use crate::llama::{Batch, Context, Position, SequenceState};
 use crate::mtmd::Projector;
 use crate::units::TokenCount;
 
@@ -30,18 +30,46 @@ pub(super) struct Sources<'a> {
 pub(super) struct Memory {
     pub(super) context: Context,
     live: Vec<Item>,
+    /// So many of the items were computed as a cold start computes them. A run of text that was cut elsewhere gives the
+    /// same answer, but other last bits.
+    cold: usize,
 }
 
 impl Memory {
     pub(super) fn new(context: Context) -> Self {
-        Self { context, live: Vec::new() }
+        Self { context, live: Vec::new(), cold: 0 }
     }
 
     pub(super) fn clear(&mut self) {
-        // where it fails, the cache still holds what `live` says, and the next prefill tells the error
-        if self.context.clear().is_ok() {
-            self.live.clear();
+        self.live.clear();
+        self.cold = 0;
+        // where it fails, cells are left that `live` does not name: the next prefill sees them, clears again and tells the error
+        let _ = self.context.clear();
+    }
+
+    /// What the KV cache holds.
+    pub(super) fn live(&self) -> &[Item] {
+        &self.live
+    }
+
+    /// The state of the sequence.
+    pub(super) fn save(&mut self) -> Result<SequenceState> {
+        self.context.save_sequence(SEQUENCE)
+    }
+
+    /// Puts a saved state, which holds `items`, in place of what the KV cache holds.
+    pub(super) fn load(&mut self, items: Vec<Item>, state: &SequenceState) -> Result<()> {
+        self.live.clear();
+        self.cold = 0;
+        self.context.clear()?;
+        self.context.restore_sequence(SEQUENCE, state)?;
+        self.live = items;
+        if self.ends_where_live_does() {
+            return Ok(());
         }
+        self.live.clear();
+        self.context.clear()?;
+        Err(Error::State { reason: "the KV cache ends elsewhere than the conversation".into() })
     }
 
     /// Cells that are not taken.
@@ -85,9 +113,15 @@ impl Memory {
         usage.reused_tokens = count_tokens(&wanted[..kept]);
 
         let start = Instant::now();
-        // the state behind the last picture is worth keeping, once
-        let save = sources.snapshots.zip(points.last().copied()).filter(|(_, point)| point.0 > kept);
+        // The state behind the last picture is worth keeping, once, and only if it is what a cold start would compute: so a
+        // restored state never changes a bit.
+        let behind_picture = kept == 0 || matches!(wanted[kept - 1], Item::Image(_));
+        let cold = self.cold == kept && behind_picture;
+        let save = sources.snapshots.zip(points.last().copied()).filter(|(_, point)| cold && point.0 > kept);
         let result = self.decode_items(new, &embedded, save.map(|(s, (at, key))| (s, at - kept, key)));
+        if cold && result.is_ok() {
+            self.cold = wanted.iter().rposition(|i| matches!(i, Item::Image(_))).map_or(0, |last| last + 1);
+        }
         usage.prefill = start.elapsed();
         if result.is_err() {
             self.cut(kept)?;
@@ -118,17 +152,15 @@ impl Memory {
         // the last item is always decoded again
         for &(at, key) in points.iter().rev().filter(|p| p.0 > live && p.0 < wanted.len()) {
             let Some(state) = snapshots.get(key) else { continue };
-            let restored = self.context.restore_sequence(SEQUENCE, &state);
-            if restored.is_ok() {
-                self.live = wanted[..at].to_vec();
-                if self.is_exact() {
+            match self.load(wanted[..at].to_vec(), &state) {
+                Ok(()) => {
+                    self.cold = at; // others are not saved
                     return Ok(at);
                 }
+                Err(error) => tracing::debug!(%error, "a KV snapshot does not fit"),
             }
-            tracing::debug!(?restored, "a KV snapshot does not fit");
             snapshots.refuse(key);
             self.context.clear()?;
-            self.live.clear();
             return Ok(0);
         }
         Ok(live)
@@ -141,13 +173,15 @@ impl Memory {
             return Ok(self.live.len());
         }
         let keep = keep.min(self.live.len());
+        self.cold = self.cold.min(keep);
         let from = i32::try_from(count_positions(&self.live[..keep]).get()).unwrap_or(i32::MAX);
         if keep > 0 && self.window_reaches(from) && self.context.trim(SEQUENCE, from).is_ok() {
             self.live.truncate(keep);
             return Ok(keep);
         }
-        self.context.clear()?;
         self.live.clear();
+        self.cold = 0;
+        self.context.clear()?;
         Ok(0)
     }
 
@@ -156,6 +190,11 @@ impl Memory {
         let last = self.context.positions(SEQUENCE).map_or(-1, |(_, max)| max);
         // under M-RoPE the largest position of a picture lies before the position that follows it
         last < self.next_position()
+    }
+
+    /// As [`Self::is_exact`], and something is there at all.
+    fn ends_where_live_does(&self) -> bool {
+        self.live.is_empty() || (self.context.positions(SEQUENCE).is_some() && self.is_exact())
     }
 
     /// Whether a sliding window that ends at `from` is still complete.
@@ -172,7 +211,7 @@ impl Memory {
         let before = self.live.len();
         let mut batch = Batch::new();
         batch.push_token(token, self.next_position(), SEQUENCE, true);
-        let result = self.context.decode(&batch);
+        let result = self.decode(&batch, true);
         match result {
             Ok(()) => self.live.push(Item::Token(token)),
             Err(_) => {
@@ -219,7 +258,7 @@ impl Memory {
                     batch.push_token(*token, position, SEQUENCE, last);
                 }
             }
-            self.context.decode(&batch)?;
+            self.decode(&batch, true)?;
             self.live.extend_from_slice(&items[i..i + run]);
             i += run;
         }
@@ -235,24 +274,23 @@ impl Memory {
         }
         // all of a picture that attends in both directions has to be computed at once
         let step = self.context.n_batch() as usize;
-        if item.image.non_causal {
-            self.context.set_causal(false);
-        }
-        let mut result = Ok(());
         let mut from = 0;
-        while from < n && result.is_ok() {
+        while from < n {
             let to = (from + step).min(n);
             let mut batch = Batch::new();
             for (row, &position) in (from..to).zip::<&[Position]>(&positions[from..to]) {
                 batch.push_row(rows.row(row), position, SEQUENCE, logits_last && row + 1 == n);
             }
-            result = self.context.decode(&batch);
+            self.decode(&batch, !item.image.non_causal)?;
             from = to;
         }
-        if item.image.non_causal {
-            self.context.set_causal(true);
-        }
-        result
+        Ok(())
+    }
+
+    /// Says before every batch who may look at whom: whatever ended the last one, nothing is left to be put right.
+    fn decode(&mut self, batch: &Batch<'_>, causal: bool) -> Result<()> {
+        self.context.set_causal(causal);
+        self.context.decode(batch)
     }
 
     /// Refuses a prompt that cannot be decoded, before anything is encoded for it.

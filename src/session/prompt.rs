@@ -55,15 +55,16 @@ pub(super) fn push_picture(items: &mut Vec<Item>, picture: u128, index: usize, p
     for (chunk, content) in prepared.chunks().iter().enumerate() {
         match content {
             Chunk::Text(tokens) => items.extend(tokens.iter().map(|&t| Item::Token(t))),
-            Chunk::Image(image) => items.push(Item::Image(Arc::new(ImageItem {
-                picture,
-                index,
-                prepared: Arc::clone(prepared),
-                chunk,
-                image: image.clone(),
-            }))),
+            Chunk::Image(_) => items.extend(image_item(picture, index, prepared, chunk)),
         }
     }
+}
+
+/// One image chunk of a picture as an item. `None` where the picture has no such chunk.
+pub(super) fn image_item(picture: u128, index: usize, prepared: &Arc<Prepared>, chunk: usize) -> Option<Item> {
+    let Chunk::Image(image) = prepared.chunks().get(chunk)? else { return None };
+    let prepared = Arc::clone(prepared);
+    Some(Item::Image(Arc::new(ImageItem { picture, index, prepared, chunk, image: image.clone() })))
 }
 
 /// Length of the longest common beginning.

@@ -1,6 +1,7 @@
 //! The program from outside: arguments in, bytes and an exit code out. Every test has a cache folder of its own.
 
 mod answers;
+mod cache;
 mod chat;
 mod embed;
 mod failures;
@@ -114,6 +115,8 @@ impl World {
         let mut command = Command::new(env!("CARGO_BIN_EXE_llava-cli"));
         command
             .args(args)
+            .env_remove("LLAVA_CACHE")
+            .env_remove("LLAVA_CACHE_DIR")
             .env("XDG_CACHE_HOME", self.path("cache"))
             .env("HOME", self.home.path())
             .env("TMPDIR", self.path("tmp"))

@@ -284,3 +284,20 @@ fn chunks_of_others_are_refused() {
     let error = Session::new(&model, Some(one), session_params()).map(drop).unwrap_err();
     assert_eq!(error.code(), "bad-parameter");
 }
+
+/// A thread that ends drops its thread-locals in an order nobody chooses; what native code logs then must not end the process.
+#[test]
+fn a_context_kept_in_a_thread_local_is_dropped_with_its_thread() {
+    thread_local! {
+        static KEPT: std::cell::RefCell<Option<llava::session::Session>> = const { std::cell::RefCell::new(None) };
+    }
+    let ended = std::thread::spawn(|| {
+        KEPT.with_borrow_mut(|kept| {
+            let mut session = crate::world::session(Family::Llava15);
+            session.ask([crate::world::say("hello")]).unwrap().finish().unwrap();
+            *kept = Some(session);
+        });
+    })
+    .join();
+    assert!(ended.is_ok());
+}

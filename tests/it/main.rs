@@ -9,6 +9,7 @@ mod reference;
 mod world;
 
 mod answers;
+mod cache;
 mod capacity;
 #[cfg(all(feature = "cli", feature = "demo"))]
 mod cli;
@@ -21,3 +22,4 @@ mod memory;
 mod parity;
 mod peer_faults;
 mod reuse;
+mod saved;

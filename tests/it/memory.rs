@@ -21,7 +21,8 @@ fn a_thousand_pictures_leave_nothing_behind() {
     let dir = tempfile::tempdir().unwrap();
     let pair = files(Family::Llava15);
     let mut child = Command::new(env!("CARGO_BIN_EXE_llava-cli"))
-        .args(["-t", "1", "-c", "512", "-n", "1", "--temp", "0", "--no-warmup", "-m"])
+        // a cache that is full long before the end: evicting leaves nothing behind either
+        .args(["-t", "1", "-c", "512", "-n", "1", "--temp", "0", "--no-warmup", "--cache-mb", "1", "-m"])
         .arg(&pair.text)
         .arg("--mmproj")
         .arg(&pair.projector)

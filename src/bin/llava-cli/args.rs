@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueHint};
+use llava::embedding::{CacheDtype, EmbeddingKey};
 use llava::image::Background;
 use llava::llama::{FlashAttention, KvType};
 
-use crate::values::{self, CardinalOrAll, Layout, ThreadCount};
+use crate::values::{self, CachePlace, CardinalOrAll, Layout, ThreadCount};
 use crate::version;
 
 const ABOUT: &str = "Ask GGUF models about pictures.";
@@ -65,6 +66,9 @@ pub enum Command {
     /// Write the embedding rows of pictures as NumPy files
     #[command(args_override_self = true, long_about = EMBED)]
     Embed(EmbedArgs),
+    /// Look after the cache folder: stats, list, clear, verify, export, import
+    #[command(args_override_self = true)]
+    Cache(CacheCommandArgs),
 }
 
 const EMBED: &str = "\
@@ -85,6 +89,8 @@ pub struct AskArgs {
     pub context: ContextArgs,
     #[command(flatten)]
     pub sampling: SamplingArgs,
+    #[command(flatten)]
+    pub cache: CacheArgs,
     #[command(flatten)]
     pub output: OutputArgs,
     /// Write what the last answer cost as one JSON object: load_ms, ttft_ms, prefill_ms, token counts, images, ...
@@ -249,7 +255,7 @@ pub struct SamplingArgs {
     /// Divide the scores of tokens seen lately; 1: off
     #[arg(long, value_name = "X", default_value_t = 1.0, allow_hyphen_values = true)]
     pub repeat_penalty: f32,
-    /// Tokens looked back at for the penalties; 0: none
+    /// Tokens looked back at for the penalties; 0: none, -1: 64
     #[arg(long, value_name = "N", default_value_t = 64, allow_hyphen_values = true)]
     pub repeat_last_n: i32,
     /// Subtract from tokens seen lately, once
@@ -270,6 +276,73 @@ pub struct SamplingArgs {
     /// Text that ends an answer and is not part of it; can be repeated
     #[arg(short, long, value_name = "TEXT", allow_hyphen_values = true)]
     pub reverse_prompt: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Cache")]
+pub struct CacheArgs {
+    /// Where encoded pictures are kept: off, mem (until the program ends), disk (also for the next time) or redis://HOST:PORT
+    /// (for all machines that share it)
+    #[arg(long, value_name = "WHERE", env = "LLAVA_CACHE", default_value = "mem")]
+    pub cache: CachePlace,
+    /// Folder of the disk cache [default: the platform's cache folder]
+    #[arg(long, value_name = "DIR", env = "LLAVA_CACHE_DIR", value_hint = ValueHint::DirPath)]
+    pub cache_dir: Option<PathBuf>,
+    /// Most MiB of the cache [default: 256 in memory, 4096 on the disk]
+    #[arg(long, value_name = "MIB")]
+    pub cache_mb: Option<u64>,
+    /// How rows are stored outside of memory: f32 (the encoder's bits) or f16 (half the size)
+    #[arg(long, value_name = "TYPE", default_value = "f32", value_parser = values::cache_dtype())]
+    pub cache_dtype: CacheDtype,
+    /// Keep the text model's state behind pictures too, where --cache says: the same beginning is not computed again. Some
+    /// megabytes a picture
+    #[arg(long)]
+    pub prompt_cache: bool,
+    /// Go on with the conversation in this file, and save it there after every answer
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub session: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct CacheCommandArgs {
+    #[command(subcommand)]
+    pub action: CacheAction,
+    /// Folder of the disk cache [default: the platform's cache folder]
+    #[arg(long, value_name = "DIR", env = "LLAVA_CACHE_DIR", value_hint = ValueHint::DirPath, global = true)]
+    pub cache_dir: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum CacheAction {
+    /// How many entries and bytes there are
+    Stats,
+    /// Every entry: kind, key, bytes, seconds since it was last used
+    List,
+    /// Remove all entries
+    Clear,
+    /// Compare every entry with its checksum; exit status 1 where one is damaged
+    Verify {
+        /// Remove damaged entries
+        #[arg(long)]
+        remove: bool,
+    },
+    /// Write the entry of one encoded picture to a file
+    Export {
+        /// Its key, as `list` shows it
+        key: EmbeddingKey,
+        /// File to write
+        #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+        output: PathBuf,
+    },
+    /// Take an exported entry into the cache
+    Import {
+        /// The exported file
+        #[arg(value_hint = ValueHint::FilePath)]
+        file: PathBuf,
+        /// Most MiB of the cache on the disk
+        #[arg(long, value_name = "MIB")]
+        cache_mb: Option<u64>,
+    },
 }
 
 #[derive(Debug, Args)]

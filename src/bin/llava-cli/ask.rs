@@ -1,14 +1,17 @@
 //! One question, one answer; and what the chat shares with it.
 
+use std::io::ErrorKind;
+use std::path::Path;
 use std::time::Instant;
 
-use anyhow::Result;
-use llava::session::{Answer, FinishReason, Session, Usage};
+use anyhow::{Context, Result};
+use llava::Error;
+use llava::session::{Answer, FinishReason, Restored, Session, Usage};
 
 use crate::args::AskArgs;
 use crate::chat;
 use crate::console::{self, note};
-use crate::exit::Problem;
+use crate::exit::{Problem, Stage};
 use crate::files::Files;
 use crate::open;
 use crate::params;
@@ -31,13 +34,17 @@ pub fn run(args: &AskArgs, interrupt: &Interrupt, started: Instant) -> Result<()
     let mut files = Files::find(&args.model)?;
     if !pictures.is_empty() {
         files.need_vision()?;
-    } else if question.is_some() && files.projector.take().is_some() {
+    // a conversation that is taken up may have pictures
+    } else if question.is_some() && args.cache.session.is_none() && files.projector.take().is_some() {
         tracing::info!("no picture: the projector is not loaded");
     }
 
     let model = open::model(&args.model, &files, interrupt)?;
     let projector = open::projector(&args.model, &args.picture, &files, &model, interrupt)?;
     let mut session = open::session(args, &model, projector)?;
+    if let Some(path) = &args.cache.session {
+        take_up(&mut session, path)?;
+    }
     if let Some(text) = &system {
         session.set_system(text);
     }
@@ -71,10 +78,33 @@ pub fn answer(session: &mut Session, request: Request, args: &AskArgs, facts: &F
         note(format_args!("the answer was cut: the context of {n_ctx} positions is full; -c sets a larger one"));
     }
     if args.output.verbose > 0 {
-        console::say(facts.line(&usage));
+        facts.lines(&usage).iter().for_each(console::say);
     }
     if let Some(path) = &args.usage_json {
         save(path, format!("{:#}\n", facts.json(&usage)).as_bytes())?;
+    }
+    if let Some(path) = &args.cache.session {
+        save(path, &session.save()?)?;
+    }
+    Ok(())
+}
+
+/// Takes up the conversation in a file, where there is one.
+fn take_up(session: &mut Session, path: &Path) -> Result<()> {
+    let io = |source| Error::Io { action: "read", path: path.to_owned(), source };
+    // reading a pipe or a device would not end
+    if std::fs::metadata(path).is_ok_and(|m| !m.is_file()) {
+        return Err(io(ErrorKind::InvalidInput.into())).context(Stage::Argument);
+    }
+    let bytes = match std::fs::read(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        read => read.map_err(io).context(Stage::Argument)?,
+    };
+    match session.load(&bytes).with_context(|| format!("{}", path.display()))? {
+        Restored::Messages { reason } if !session.messages().is_empty() => {
+            note(format_args!("{}: only the messages are taken up, they are computed again: {reason}", path.display()));
+        }
+        _ => {}
     }
     Ok(())
 }

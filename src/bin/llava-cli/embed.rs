@@ -24,6 +24,11 @@ pub fn run(args: &EmbedArgs, interrupt: &Interrupt) -> Result<()> {
             format!("{} pictures and {} -o: each picture has a file of its own", images.len(), args.output_file.len());
         return Err(Problem::usage(message).hint("embed --image a.png -o a.npy --image b.png -o b.npy").into());
     }
+    for (i, path) in args.output_file.iter().enumerate() {
+        if args.output_file[..i].contains(path) {
+            return Err(Problem::usage(format!("-o {} is given twice", path.display())).into());
+        }
+    }
     let pictures = Reader::new(&args.picture).read_all(&args.picture)?;
     let files = Files::find(&args.model)?;
     files.need_vision()?;

@@ -43,7 +43,13 @@ impl Files {
             }
             (Some(path), _) => {
                 // without a picture nobody would open it, and a misspelt name would go unnoticed
-                GgufFile::open(path).context(Stage::Model)?;
+                let file = GgufFile::open(path).context(Stage::Model)?;
+                if file.get::<&str>("general.architecture").context(Stage::Model)? != Some("clip") {
+                    let message = format!("{} is no projector", path.display());
+                    return Err(Problem::new(exit::MODEL, "gguf-metadata", message)
+                        .hint("--mmproj takes the mmproj file of the model given with -m")
+                        .into());
+                }
                 Some(path.clone())
             }
             (None, Some(found)) => found.only_projector(model)?,

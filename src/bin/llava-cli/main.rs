@@ -6,6 +6,7 @@
 
 mod args;
 mod ask;
+mod cache;
 mod chat;
 mod console;
 mod embed;
@@ -49,6 +50,7 @@ fn run(cli: args::Cli, started: Instant) -> anyhow::Result<()> {
             logging::start(args.output.verbose, &interrupt);
             embed::run(&args, &interrupt)
         }
+        Some(args::Command::Cache(args)) => cache::run(&args),
         None => {
             logging::start(cli.ask.output.verbose, &interrupt);
             ask::run(&cli.ask, &interrupt, started)

@@ -12,6 +12,7 @@ use llava::session::SessionParams;
 use llava::session::template::{TemplateEngine, UserTemplate};
 
 use crate::args::{AskArgs, ContextArgs, ModelArgs, PictureArgs, PromptArgs, SamplingArgs};
+use crate::cache;
 use crate::escape::unescape;
 use crate::exit::{Problem, Stage};
 use crate::progress::progress;
@@ -48,7 +49,16 @@ pub fn projector(model: &ModelArgs, pictures: &PictureArgs, interrupt: &Interrup
 }
 
 pub fn session(args: &AskArgs) -> Result<SessionParams> {
+    let (cache, snapshots) = cache::open(&args.cache)?;
+    if let Some(path) = &args.prompt.chat_template_file {
+        // the session reads it again; loading takes too long to find out after it
+        if read_text(path, "chat template")?.trim().is_empty() {
+            return Err(Problem::usage(format!("chat template file {} is empty", path.display())).into());
+        }
+    }
     Ok(SessionParams {
+        cache,
+        snapshots,
         context: context(&args.model, &args.context),
         sampler: sampler(&args.sampling)?,
         template: template(&args.prompt),

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use llava::session::Usage;
+use llava::session::{ImageSource, Usage};
 use serde_json::{Value, json};
 
 /// What stays the same for all answers of a run.
@@ -30,6 +30,7 @@ impl Facts {
                 json!({
                     "source": image.source.name(),
                     "encode_ms": ms(image.encode),
+                    "fetch_ms": ms(image.fetch),
                     "rows": image.rows.get(),
                     "tokens": image.tokens.get(),
                 })
@@ -51,9 +52,9 @@ impl Facts {
         })
     }
 
-    /// One line of timings.
-    pub fn line(&self, usage: &Usage) -> String {
-        format!(
+    /// One line of timings, and one for each picture.
+    pub fn lines(&self, usage: &Usage) -> Vec<String> {
+        let mut lines = vec![format!(
             "load {:.0} ms | encode {:.0} ms | prefill {:.0} ms ({} text + {} visual tokens, {} reused) | first token {:.0} ms | \
              {} tokens at {:.1}/s | {}",
             ms(self.load),
@@ -66,7 +67,17 @@ impl Facts {
             usage.decode_tokens.get(),
             usage.tokens_per_second(),
             usage.finish.name(),
-        )
+        )];
+        lines.extend(usage.images.iter().enumerate().map(|(i, image)| {
+            let (rows, number) = (image.rows.get(), i + 1);
+            match image.source {
+                ImageSource::Encoded => format!("picture {number}: encoded, {:.1} ms, {rows} rows", ms(image.encode)),
+                ImageSource::Kv => format!("picture {number}: still in the context, {rows} rows"),
+                ImageSource::Snapshot => format!("picture {number}: hit (saved context), {rows} rows"),
+                tier => format!("picture {number}: hit ({}), {:.1} ms, {rows} rows", tier.name(), ms(image.fetch)),
+            }
+        }));
+        lines
     }
 }
 

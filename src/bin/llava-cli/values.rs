@@ -4,6 +4,7 @@ use std::str::FromStr;
 
 use clap::ValueEnum;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use llava::embedding::CacheDtype;
 use llava::image::Background;
 use llava::llama::{FlashAttention, KvType};
 use llava::mtmd::ClipLayout;
@@ -44,6 +45,37 @@ impl FromStr for ThreadCount {
             }
         }
     }
+}
+
+/// Where encoded pictures are kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CachePlace {
+    Off,
+    Memory,
+    Disk,
+    /// A server's URL.
+    Redis(String),
+}
+
+impl FromStr for CachePlace {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "off" | "none" => Ok(Self::Off),
+            "mem" | "memory" => Ok(Self::Memory),
+            "disk" => Ok(Self::Disk),
+            url if url.starts_with("redis://") || url.starts_with("redis+unix://") || url.starts_with("unix://") => {
+                Ok(Self::Redis(url.to_owned()))
+            }
+            _ => Err("off, mem, disk or redis://HOST:PORT".to_owned()),
+        }
+    }
+}
+
+/// How rows are stored outside of memory.
+pub fn cache_dtype() -> impl TypedValueParser<Value = CacheDtype> {
+    PossibleValuesParser::new(["f32", "f16"]).map(|name| if name == "f16" { CacheDtype::F16 } else { CacheDtype::F32 })
 }
 
 /// A seed; `None` is a random one.

@@ -48,12 +48,6 @@ pub struct Verified {
     pub bad: Vec<(Room, EmbeddingKey)>,
 }
 
-impl Default for Room {
-    fn default() -> Self {
-        Self::Embeddings
-    }
-}
-
 /// A cache folder, whoever writes to it.
 #[derive(Debug, Clone)]
 pub struct CacheFolder {

@@ -35,11 +35,21 @@ macro_rules! counters {
         }
 
         /// The living counters.
-        #[derive(Debug, Default)]
+        #[derive(Debug)]
         pub(super) struct Counters {
             $(pub(super) $name: Counter,)*
             lookup_ns: AtomicU64,
             store_ns: AtomicU64,
+        }
+
+        impl Default for Counters {
+            fn default() -> Self {
+                Self {
+                    $($name: Counter::new(concat!("llava_cache_", stringify!($name), "_total")),)*
+                    lookup_ns: AtomicU64::new(0),
+                    store_ns: AtomicU64::new(0),
+                }
+            }
         }
 
         impl Counters {
@@ -91,30 +101,104 @@ counters! {
     shared_errors,
 }
 
-/// One number that only grows.
-#[derive(Debug, Default)]
-pub(super) struct Counter(AtomicU64);
+/// One number that only grows. With the feature `metrics` the recorder of the application sees it too.
+#[derive(Debug)]
+pub(super) struct Counter {
+    value: AtomicU64,
+    #[cfg(feature = "metrics")]
+    name: &'static str,
+}
 
 impl Counter {
+    #[cfg_attr(not(feature = "metrics"), expect(unused_variables, reason = "the name is for the recorder"))]
+    fn new(name: &'static str) -> Self {
+        Self {
+            value: AtomicU64::new(0),
+            #[cfg(feature = "metrics")]
+            name,
+        }
+    }
+
     pub(super) fn add(&self, n: u64) {
-        self.0.fetch_add(n, Ordering::Relaxed);
+        self.value.fetch_add(n, Ordering::Relaxed);
+        #[cfg(feature = "metrics")]
+        if n > 0 {
+            metrics::counter!(self.name).increment(n);
+        }
     }
 
     fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
+        self.value.load(Ordering::Relaxed)
     }
 }
 
 impl Counters {
     pub(super) fn looked_up(&self, took: Duration) {
         self.lookup_ns.fetch_add(nanos(took), Ordering::Relaxed);
+        #[cfg(feature = "metrics")]
+        metrics::histogram!("llava_cache_lookup_seconds").record(took.as_secs_f64());
     }
 
     pub(super) fn stored(&self, took: Duration) {
         self.store_ns.fetch_add(nanos(took), Ordering::Relaxed);
+        #[cfg(feature = "metrics")]
+        metrics::histogram!("llava_cache_store_seconds").record(took.as_secs_f64());
     }
 }
 
 fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(all(test, feature = "metrics"))]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use metrics::{
+        Counter as Handle, CounterFn, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit,
+    };
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Seen(Mutex<Vec<String>>);
+
+    struct One(Arc<Seen>, String);
+
+    impl CounterFn for One {
+        fn increment(&self, n: u64) {
+            super::super::flight::lock(&self.0.0).push(format!("{} {n}", self.1));
+        }
+        fn absolute(&self, _: u64) {}
+    }
+
+    struct Notebook(Arc<Seen>);
+
+    impl Recorder for Notebook {
+        fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+        fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+        fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+        fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Handle {
+            Handle::from_arc(Arc::new(One(Arc::clone(&self.0), key.name().to_owned())))
+        }
+        fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> Gauge {
+            Gauge::noop()
+        }
+        fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
+            Histogram::noop()
+        }
+    }
+
+    #[test]
+    fn the_recorder_sees_what_is_counted() {
+        let seen = Arc::new(Seen::default());
+        metrics::with_local_recorder(&Notebook(Arc::clone(&seen)), || {
+            let counters = Counters::default();
+            counters.misses.add(2);
+            counters.corrupt.add(0);
+            counters.looked_up(Duration::from_millis(1));
+            assert_eq!(counters.snapshot(0, 0).misses, 2);
+        });
+        assert_eq!(*seen.0.lock().unwrap(), ["llava_cache_misses_total 2"]);
+    }
 }

@@ -1,0 +1,120 @@
+//! The caches that flags ask for, and `llava-cli cache`, which looks after the folder.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use anyhow::Result;
+use llava::embedding::{CacheConfig, CacheFolder, EmbeddingCache, Room};
+use llava::session::KvSnapshots;
+
+use crate::args::{CacheAction, CacheArgs, CacheCommandArgs};
+use crate::console::{print, say};
+use crate::exit::{FAILED, Problem, Reported};
+use crate::save::save;
+use crate::values::CachePlace;
+
+/// MiB where nothing else is said.
+const MEMORY_MIB: u64 = 256;
+const DISK_MIB: u64 = 4096;
+/// Largest exported file that is read.
+const MAX_IMPORT_BYTES: u64 = 1 << 30;
+
+type Caches = (Option<Arc<EmbeddingCache>>, Option<Arc<KvSnapshots>>);
+
+/// The embedding cache and the KV snapshots of a session.
+pub fn open(args: &CacheArgs) -> Result<Caches> {
+    let memory = bytes(args.cache_mb.unwrap_or(MEMORY_MIB));
+    let disk = bytes(args.cache_mb.unwrap_or(DISK_MIB));
+    let config = CacheConfig::default().memory_bytes(memory).dtype(args.cache_dtype);
+    let (config, folder) = match &args.cache {
+        CachePlace::Off if args.prompt_cache => {
+            return Err(Problem::usage("--prompt-cache keeps states where --cache says, and that is off").into());
+        }
+        CachePlace::Off => return Ok((None, None)),
+        CachePlace::Memory => (config, None),
+        CachePlace::Disk => {
+            let dir = folder(args.cache_dir.as_deref())?;
+            (config.disk(&dir, disk), Some(dir))
+        }
+        CachePlace::Redis(url) => (redis(config, url)?, None),
+    };
+    let snapshots = args.prompt_cache.then(|| KvSnapshots::new(memory, folder.as_deref().map(|dir| (dir, disk))));
+    Ok((Some(EmbeddingCache::new(config)), snapshots))
+}
+
+fn redis(_: CacheConfig, url: &str) -> Result<CacheConfig> {
+    Err(Problem::usage(format!("--cache {url}: this program was built without the feature `redis`")).into())
+}
+
+fn bytes(mib: u64) -> u64 {
+    mib.saturating_mul(1 << 20)
+}
+
+fn folder(dir: Option<&Path>) -> Result<PathBuf> {
+    if let Some(dir) = dir {
+        return Ok(dir.to_owned());
+    }
+    let dirs = directories::ProjectDirs::from("", "", "llava").ok_or_else(|| {
+        Problem::usage("this account has no home folder to keep a cache in").hint("name one: --cache-dir DIR")
+    })?;
+    Ok(dirs.cache_dir().to_owned())
+}
+
+/// `llava-cli cache`.
+pub fn run(args: &CacheCommandArgs) -> Result<()> {
+    let folder = CacheFolder::new(folder(args.cache_dir.as_deref())?);
+    match &args.action {
+        CacheAction::Stats => {
+            print(&format!("folder      {}\n", folder.path().display()))?;
+            for room in Room::ALL {
+                let entries = folder.list(room)?;
+                let total: u64 = entries.iter().map(|e| e.bytes).sum();
+                print(&format!("{:<11} {} entries, {total} bytes\n", room.name(), entries.len()))?;
+            }
+        }
+        CacheAction::List => {
+            for room in Room::ALL {
+                for entry in folder.list(room)? {
+                    let age = SystemTime::now().duration_since(entry.used).map_or(0, |d| d.as_secs());
+                    print(&format!("{}\t{}\t{}\t{age}\n", room.name(), entry.key, entry.bytes))?;
+                }
+            }
+        }
+        CacheAction::Clear => {
+            for room in Room::ALL {
+                say(format_args!("{}: {} entries removed", room.name(), folder.clear(room)?));
+            }
+        }
+        CacheAction::Verify { remove } => {
+            let verified = folder.verify(*remove)?;
+            for (room, key) in &verified.bad {
+                print(&format!("{}\t{key}\t{}\n", room.name(), if *remove { "damaged, removed" } else { "damaged" }))?;
+            }
+            say(format_args!("{} whole, {} damaged", verified.good, verified.bad.len()));
+            if !verified.bad.is_empty() {
+                return Err(Reported(FAILED).into());
+            }
+        }
+        CacheAction::Export { key, output } => {
+            let entry = folder.export(*key)?.ok_or_else(|| {
+                Problem::failed("no-entry", format!("{} holds no embedding {key}", folder.path().display()))
+            })?;
+            save(output, &entry)?;
+        }
+        CacheAction::Import { file, cache_mb } => {
+            let entry = read(file)?;
+            let facts = folder.import(&entry, bytes(cache_mb.unwrap_or(DISK_MIB)))?;
+            say(format_args!("{}: {} rows of {}", facts.key, facts.rows, facts.width));
+        }
+    }
+    Ok(())
+}
+
+fn read(path: &PathBuf) -> Result<Vec<u8>> {
+    use std::io::Read;
+    let io = |source| llava::Error::Io { action: "read", path: path.clone(), source };
+    let mut bytes = Vec::new();
+    std::fs::File::open(path).map_err(io)?.take(MAX_IMPORT_BYTES).read_to_end(&mut bytes).map_err(io)?;
+    Ok(bytes)
+}

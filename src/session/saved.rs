@@ -1,0 +1,311 @@
+//! A conversation as bytes: messages, pictures, and what the KV cache holds of them.
+//!
+//! ```text
+//! magic "LLAVASES", version, bytes of the body, XXH3-128 of the body, body:
+//!   messages: role, parts: text, or a picture as PNG
+//!   items of the KV cache: token, or (picture, tokens before it, chunk)
+//!   state of the sequence, as llama::SequenceState writes it
+//! ```
+//! All numbers are little-endian, all lists and texts are length-prefixed.
+
+use std::sync::Arc;
+
+use xxhash_rust::xxh3::xxh3_128;
+
+use super::conversation::Session;
+use super::message::{Message, Part, Picture};
+use super::prompt::{Item, count_tokens, image_item};
+use super::template::Role;
+use crate::error::{Error, Result};
+use crate::image::{DecodeOptions, Limits, RgbImage, decode};
+use crate::llama::{SequenceState, Token};
+use crate::units::TokenCount;
+
+const MAGIC: &[u8; 8] = b"LLAVASES";
+const VERSION: u32 = 1;
+const HEADER: usize = 8 + 4 + 8 + 16;
+
+/// What came back of a saved conversation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Restored {
+    /// Messages and KV cache: nothing has to be computed again.
+    Everything,
+    /// Messages and pictures only; the next answer computes the conversation anew.
+    Messages {
+        /// Why the KV cache could not be taken over.
+        reason: String,
+    },
+}
+
+impl Session {
+    /// The conversation as bytes that [`Session::load`] takes: messages, pictures (lossless), KV cache. They are as private as
+    /// the conversation is.
+    ///
+    /// # Errors
+    /// Those of [`Context::save_sequence`](crate::llama::Context::save_sequence); [`Error::State`] where a picture cannot be
+    /// written as PNG.
+    pub fn save(&mut self) -> Result<Vec<u8>> {
+        let mut out = Writer(vec![0; HEADER]);
+        out.len(self.messages.len());
+        for message in &self.messages {
+            out.byte(role_number(message.role));
+            out.len(message.parts.len());
+            for part in &message.parts {
+                match part {
+                    Part::Text(text) => {
+                        out.byte(0);
+                        out.bytes(text.as_bytes());
+                    }
+                    Part::Picture(picture) => {
+                        out.byte(1);
+                        out.bytes(&png(picture.image())?);
+                    }
+                }
+            }
+        }
+        let live = self.live_items();
+        match &live {
+            Some(items) => {
+                out.len(items.len());
+                for item in items {
+                    match *item {
+                        Live::Token(token) => {
+                            out.byte(0);
+                            out.0.extend_from_slice(&token.0.to_le_bytes());
+                        }
+                        Live::Image { index, before, chunk } => {
+                            out.byte(1);
+                            [index, before.get(), chunk].into_iter().for_each(|n| out.len(n));
+                        }
+                    }
+                }
+            }
+            None => out.len(0),
+        }
+        match live.filter(|items| !items.is_empty()) {
+            Some(_) => out.bytes(self.memory.save()?.as_bytes()),
+            None => out.bytes(&[]),
+        }
+        let mut bytes = out.0;
+        let (header, body) = bytes.split_at_mut(HEADER);
+        header[..8].copy_from_slice(MAGIC);
+        header[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        header[12..20].copy_from_slice(&(body.len() as u64).to_le_bytes());
+        header[20..].copy_from_slice(&xxh3_128(body).to_le_bytes());
+        Ok(bytes)
+    }
+
+    /// Puts a saved conversation in place of this one. Where it was saved with another model, or with a context made
+    /// otherwise, its messages come back and the KV cache does not.
+    ///
+    /// The checksum finds damage, not malice: take saved conversations only from where nobody else can write.
+    ///
+    /// # Errors
+    /// [`Error::State`] where the bytes are damaged, of another version, or no saved conversation: this one is unchanged then.
+    pub fn load(&mut self, bytes: &[u8]) -> Result<Restored> {
+        let saved = parse(bytes)?;
+        let has_pictures = saved.messages.iter().any(|m| m.pictures().next().is_some());
+        if has_pictures && self.projector().is_none() {
+            return Err(Error::NoVision { reason: "the saved conversation has pictures; load its projector".into() });
+        }
+        self.messages = saved.messages;
+        self.forget_prompt();
+        match self.restore_live(&saved.live, saved.state) {
+            Ok(true) => Ok(Restored::Everything),
+            Ok(false) => Ok(Restored::Messages { reason: "it was saved without its KV cache".into() }),
+            Err(error) => {
+                self.forget_prompt();
+                Ok(Restored::Messages { reason: error.to_string() })
+            }
+        }
+    }
+
+    /// What the KV cache holds, by picture. `None` where a picture of it is not of the conversation any more.
+    fn live_items(&self) -> Option<Vec<Live>> {
+        self.memory
+            .live()
+            .iter()
+            .map(|item| match item {
+                Item::Token(token) => Some(Live::Token(*token)),
+                Item::Image(image) => {
+                    let known = self.prepared.iter().find(|r| Arc::ptr_eq(&r.prepared, &image.prepared))?;
+                    Some(Live::Image { index: known.index, before: known.before, chunk: image.chunk })
+                }
+            })
+            .collect()
+    }
+
+    fn restore_live(&mut self, live: &[Live], state: Vec<u8>) -> Result<bool> {
+        if live.is_empty() || state.is_empty() {
+            return Ok(false);
+        }
+        let state = SequenceState::from_bytes(state)?;
+        let refuse = |reason: &str| Error::State { reason: reason.into() };
+        let pictures: Vec<Picture> = self.messages.iter().flat_map(Message::pictures).cloned().collect();
+        let mut items = Vec::with_capacity(live.len());
+        for item in live {
+            match *item {
+                Live::Token(token) if self.model().vocab().contains(token) => items.push(Item::Token(token)),
+                Live::Token(_) => return Err(refuse("it has tokens that this model does not know")),
+                Live::Image { index, before, chunk } => {
+                    let picture = pictures.get(index).ok_or_else(|| refuse("a picture is missing"))?;
+                    let known = self.prepared.iter().find(|r| r.index == index).map(|r| Arc::clone(&r.prepared));
+                    let prepared = match known {
+                        Some(prepared) => prepared,
+                        None => {
+                            let remembered = self.prepare(picture, before, index)?;
+                            let prepared = Arc::clone(&remembered.prepared);
+                            self.prepared.push(remembered);
+                            prepared
+                        }
+                    };
+                    let item = image_item(picture.content_hash(), index, &prepared, chunk)
+                        .ok_or_else(|| refuse("its pictures were cut otherwise"))?;
+                    items.push(item);
+                }
+            }
+        }
+        if count_tokens(&items).get() > self.n_ctx() as usize {
+            return Err(refuse("it was longer than this context"));
+        }
+        self.memory.load(items, &state)?;
+        Ok(true)
+    }
+}
+
+/// An item of the KV cache, without the pixels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Live {
+    Token(Token),
+    Image { index: usize, before: TokenCount, chunk: usize },
+}
+
+struct Saved {
+    messages: Vec<Message>,
+    live: Vec<Live>,
+    state: Vec<u8>,
+}
+
+fn parse(bytes: &[u8]) -> Result<Saved> {
+    let refuse = |reason: &str| Error::State { reason: reason.into() };
+    if bytes.len() < HEADER || &bytes[..8] != MAGIC {
+        return Err(refuse("not a saved conversation"));
+    }
+    if bytes[8..12] != VERSION.to_le_bytes() {
+        return Err(refuse("a conversation saved by another version"));
+    }
+    let (header, body) = bytes.split_at(HEADER);
+    if header[12..20] != (body.len() as u64).to_le_bytes() || header[20..] != xxh3_128(body).to_le_bytes() {
+        return Err(refuse("the saved conversation is damaged"));
+    }
+    read_body(&mut Reader(body)).ok_or_else(|| refuse("the saved conversation contradicts itself"))?
+}
+
+/// `None` where lengths and tags do not fit; `Some(Err)` where a picture does not decode.
+fn read_body(body: &mut Reader<'_>) -> Option<Result<Saved>> {
+    let mut messages = Vec::new();
+    for _ in 0..body.len()? {
+        let role = role_from(body.byte()?)?;
+        let mut parts = Vec::new();
+        for _ in 0..body.len()? {
+            match body.byte()? {
+                0 => parts.push(Part::Text(String::from_utf8(body.bytes()?.to_vec()).ok()?)),
+                1 => match decode(body.bytes()?, "saved picture", &lossless()) {
+                    Ok(decoded) => parts.push(Part::Picture(Picture::new(decoded.image))),
+                    Err(error) => return Some(Err(error)),
+                },
+                _ => return None,
+            }
+        }
+        messages.push(Message { role, parts });
+    }
+    let mut live = Vec::new();
+    for _ in 0..body.len()? {
+        live.push(match body.byte()? {
+            0 => Live::Token(Token(i32::from_le_bytes(body.take(4)?.try_into().ok()?))),
+            1 => Live::Image { index: body.len()?, before: TokenCount(body.len()?), chunk: body.len()? },
+            _ => return None,
+        });
+    }
+    let state = body.bytes()?.to_vec();
+    body.0.is_empty().then_some(Ok(Saved { messages, live, state }))
+}
+
+/// Saved pictures passed the limits of whoever loaded them.
+fn lossless() -> DecodeOptions {
+    let limits = Limits {
+        max_file_bytes: u64::MAX,
+        max_width_px: u32::MAX,
+        max_height_px: u32::MAX,
+        max_pixels: u64::MAX,
+        max_decoder_bytes: u64::MAX,
+    };
+    DecodeOptions { limits, ..DecodeOptions::default() }
+}
+
+fn png(image: &RgbImage) -> Result<Vec<u8>> {
+    let failed = |error: png::EncodingError| Error::State { reason: format!("a picture cannot be written: {error}") };
+    let mut out = Vec::new();
+    let mut encoder = png::Encoder::new(&mut out, image.width_px(), image.height_px());
+    encoder.set_color(png::ColorType::Rgb);
+    encoder.set_depth(png::BitDepth::Eight);
+    encoder.set_compression(png::Compression::Fast);
+    let mut writer = encoder.write_header().map_err(failed)?;
+    writer.write_image_data(image.pixels()).map_err(failed)?;
+    writer.finish().map_err(failed)?;
+    Ok(out)
+}
+
+fn role_number(role: Role) -> u8 {
+    match role {
+        Role::System => 0,
+        Role::User => 1,
+        Role::Assistant => 2,
+        Role::Tool => 3,
+    }
+}
+
+fn role_from(number: u8) -> Option<Role> {
+    [Role::System, Role::User, Role::Assistant, Role::Tool].get(usize::from(number)).copied()
+}
+
+struct Writer(Vec<u8>);
+
+impl Writer {
+    fn byte(&mut self, byte: u8) {
+        self.0.push(byte);
+    }
+
+    fn len(&mut self, n: usize) {
+        self.0.extend_from_slice(&(n as u64).to_le_bytes());
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) {
+        self.len(bytes.len());
+        self.0.extend_from_slice(bytes);
+    }
+}
+
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, n: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(n)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    fn byte(&mut self) -> Option<u8> {
+        self.take(1).map(|b| b[0])
+    }
+
+    fn len(&mut self) -> Option<usize> {
+        usize::try_from(u64::from_le_bytes(self.take(8)?.try_into().ok()?)).ok()
+    }
+
+    fn bytes(&mut self) -> Option<&'a [u8]> {
+        let n = self.len()?;
+        self.take(n)
+    }
+}

@@ -1,0 +1,194 @@
+//! The caches as flags: across processes, under kill and damage, and the commands that look after the folder.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::{SAMPLES, World, demo, text};
+
+fn ask_sample(world: &World, flags: &[&str]) -> Value {
+    let sample = &SAMPLES[0];
+    let picture = demo(sample.picture);
+    let usage = world.usage(&[flags, &["--image", text(&picture), "-p", sample.question]].concat());
+    assert_eq!(usage["decode_tokens"], 1 + sample.answer.len(), "the answer is the same wherever rows come from");
+    usage
+}
+
+fn source(usage: &Value) -> &str {
+    usage["images"][0]["source"].as_str().unwrap()
+}
+
+fn entries(dir: &Path, room: &str) -> Vec<PathBuf> {
+    let Ok(folders) = std::fs::read_dir(dir.join(room)) else { return Vec::new() };
+    let folders = folders.map(|f| f.unwrap().path()).filter(|f| f.is_dir());
+    folders.flat_map(|f| std::fs::read_dir(f).unwrap().map(|e| e.unwrap().path())).collect()
+}
+
+#[test]
+fn the_next_process_does_not_encode_again() {
+    let world = World::new();
+    let dir = world.path("pictures");
+    let flags = ["--cache", "disk", "--cache-dir", text(&dir)];
+    assert_eq!(source(&ask_sample(&world, &flags)), "encoded");
+    let warm = ask_sample(&world, &flags);
+    assert_eq!(source(&warm), "disk");
+    assert_eq!(warm["images"][0]["encode_ms"], 0.0);
+    assert_eq!(entries(&dir, "embeddings").len(), 1);
+    assert!(entries(&dir, "kv").is_empty());
+
+    let flags = [&flags[..], &["--prompt-cache"]].concat();
+    assert_eq!(source(&ask_sample(&world, &flags)), "disk", "the state is saved now");
+    let state = ask_sample(&world, &flags);
+    assert_eq!(source(&state), "snapshot");
+    assert!(state["reused_tokens"].as_u64().unwrap() >= 196);
+    // what is not asked for is not used, and nothing is kept by default
+    assert_eq!(source(&ask_sample(&world, &["--cache", "off"])), "encoded");
+    assert_eq!(source(&ask_sample(&world, &[])), "encoded");
+    assert!(!world.path("cache/llava/embeddings").exists());
+    // half floats are another folder's choice, not another key
+    assert_eq!(
+        source(&ask_sample(&world, &["--cache", "disk", "--cache-dir", text(&dir), "--cache-dtype", "f16"])),
+        "disk"
+    );
+}
+
+#[test]
+fn flags_that_contradict_each_other() {
+    let world = World::new();
+    world.run(&["--cache", "off", "--prompt-cache", "-p", "x"]).failed(2, "usage").says("--prompt-cache");
+    let outcome = world.run(&["--cache", "floppy", "-p", "x"]);
+    assert_eq!(outcome.code, Some(2));
+    assert!(outcome.stderr.contains("redis://"), "{outcome:?}");
+}
+
+#[test]
+fn the_environment_says_where() {
+    let world = World::new();
+    let sample = &SAMPLES[0];
+    let picture = demo(sample.picture);
+    let dir = world.path("from-env");
+    let mut command = world.command(&["--temp", "0", "-t", "1", "--image", text(&picture), "-p", sample.question]);
+    let output = command.env("LLAVA_CACHE", "disk").env("LLAVA_CACHE_DIR", &dir).output().unwrap();
+    assert!(output.status.success());
+    assert_eq!(entries(&dir, "embeddings").len(), 1);
+}
+
+#[test]
+fn damage_and_foreign_files_cost_an_encoding_and_no_answer() {
+    let world = World::new();
+    let dir = world.path("c");
+    let flags = ["--cache", "disk", "--cache-dir", text(&dir), "--prompt-cache"];
+    ask_sample(&world, &flags);
+    for (room, expected) in [("embeddings", "encoded"), ("kv", "disk")] {
+        let path = entries(&dir, room).remove(0);
+        let mut bytes = std::fs::read(&path).unwrap();
+        let last = bytes.len() - 1;
+        bytes[last] ^= 1;
+        std::fs::write(&path, &bytes).unwrap();
+        let verify = world.run(&["cache", "verify", "--cache-dir", text(&dir)]);
+        assert_eq!(verify.code, Some(1), "{verify:?}");
+        assert!(verify.stdout.contains(room) && verify.stderr.contains("1 damaged"), "{verify:?}");
+        if room == "embeddings" {
+            // the state would answer first
+            entries(&dir, "kv").iter().for_each(|p| std::fs::remove_file(p).unwrap());
+        }
+        assert_eq!(source(&ask_sample(&world, &flags)), expected);
+        world.run(&["cache", "verify", "--cache-dir", text(&dir)]).ok();
+    }
+    #[cfg(unix)]
+    {
+        // a pipe under an entry's name must not be waited for
+        let path = entries(&dir, "embeddings").remove(0);
+        entries(&dir, "kv").iter().for_each(|p| std::fs::remove_file(p).unwrap());
+        std::fs::remove_file(&path).unwrap();
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+        assert_eq!(source(&ask_sample(&world, &flags)), "encoded");
+    }
+    let file = world.write("file", "x");
+    assert_eq!(source(&ask_sample(&world, &["--cache", "disk", "--cache-dir", text(&file)])), "encoded");
+}
+
+/// Processes that write and read one small folder while some of them are killed: answers stay right, the budget holds.
+#[test]
+fn many_processes_share_one_folder() {
+    let world = World::new();
+    let dir = world.path("shared");
+    let flags = ["--cache", "disk", "--cache-dir", text(&dir), "--cache-mb", "1", "--prompt-cache"];
+    let sample = &SAMPLES[0];
+    let picture = demo(sample.picture);
+    let args =
+        [&["--temp", "0", "-t", "1", "--no-warmup"], &flags[..], &["--image", text(&picture), "-p", sample.question]]
+            .concat();
+    for round in 0..4_u64 {
+        let mut children: Vec<_> = (0..4).map(|_| world.command(&args).spawn().unwrap()).collect();
+        std::thread::sleep(Duration::from_millis(60 + 90 * round));
+        children[0].kill().unwrap();
+        for (i, child) in children.into_iter().enumerate() {
+            let output = child.wait_with_output().unwrap();
+            if i > 0 {
+                assert!(output.status.success(), "{output:?}");
+                assert_eq!(String::from_utf8(output.stdout).unwrap().trim(), sample.answer);
+            }
+        }
+        let total: u64 = ["embeddings", "kv"]
+            .iter()
+            .flat_map(|room| entries(&dir, room))
+            .map(|p| std::fs::metadata(p).unwrap().len())
+            .sum();
+        assert!(total <= 2 << 20, "each room has its MiB: {total}");
+    }
+    world.run(&["cache", "verify", "--cache-dir", text(&dir)]).ok();
+}
+
+#[test]
+fn the_folder_is_looked_after() {
+    let world = World::new();
+    let (dir, other) = (world.path("one"), world.path("two"));
+    let cache = |args: &[&str], dir: &Path| world.run(&[&["cache"], args, &["--cache-dir", text(dir)]].concat());
+    let empty = cache(&["stats"], &dir).ok();
+    assert!(empty.stdout.contains("embeddings  0 entries, 0 bytes"), "{empty:?}");
+    ask_sample(&world, &["--cache", "disk", "--cache-dir", text(&dir)]);
+    let listed = cache(&["list"], &dir).ok().stdout;
+    let fields: Vec<&str> = listed.trim().split('\t').collect();
+    assert_eq!((fields[0], fields.len()), ("embeddings", 4), "{listed}");
+    let bytes = std::fs::metadata(entries(&dir, "embeddings").remove(0)).unwrap().len();
+    assert_eq!(fields[2].parse::<u64>().unwrap(), bytes);
+
+    let out = world.path("picture.emb");
+    cache(&["export", fields[1], "-o", text(&out)], &dir).ok();
+    cache(&["export", &"0".repeat(32), "-o", text(&out)], &dir).failed(1, "no-entry");
+    assert_eq!(cache(&["export", "xyz", "-o", text(&out)], &dir).code, Some(2));
+    cache(&["import", text(&out)], &other).ok().says("196 rows of 160");
+    assert_eq!(source(&ask_sample(&world, &["--cache", "disk", "--cache-dir", text(&other)])), "disk");
+    cache(&["import", text(&demo("sign.png"))], &other).failed(1, "state");
+    cache(&["import", "missing.emb"], &other).failed(1, "io");
+
+    cache(&["clear"], &dir).ok().says("embeddings: 1 entries removed");
+    assert!(entries(&dir, "embeddings").is_empty());
+}
+
+#[test]
+fn a_conversation_goes_on_in_the_next_process() {
+    let world = World::new();
+    let file = world.path("talk.session");
+    let (sign, question) = (demo("sign.png"), SAMPLES[0].question);
+    let first = world.ask(&["--session", text(&file), "--image", text(&sign), "-p", question]).ok();
+    assert_eq!(first.stdout.trim(), SAMPLES[0].answer);
+    let usage = world.usage(&["--session", text(&file), "-p", question]);
+    assert_eq!(source(&usage), "kv");
+    assert!(usage["reused_tokens"].as_u64().unwrap() > 196);
+    // the same in one process
+    let input = format!("/image {}\n{question}\n{question}\n{question}\n", sign.display());
+    let chat = world.chat(&[], &input).ok();
+    let third = world.ask(&["--session", text(&file), "-p", question]).ok();
+    assert_eq!(chat.stdout.lines().nth(2).unwrap(), third.stdout.trim_end_matches('\n'));
+
+    let bytes = std::fs::read(&file).unwrap();
+    let cut = world.write("cut.session", &bytes[..bytes.len() / 2]);
+    world.ask(&["--session", text(&cut), "-p", "x"]).failed(1, "state");
+    assert_eq!(std::fs::read(&cut).unwrap().len(), bytes.len() / 2, "it is left as it was");
+    // another context: the messages are taken up
+    let outcome = world.ask(&["--session", text(&file), "-ctk", "f32", "-p", question]).ok();
+    outcome.says("only the messages");
+}

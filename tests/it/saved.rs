@@ -1,0 +1,78 @@
+//! Conversations that are saved and taken up again.
+
+use llava::llama::KvType;
+use llava::session::{ImageSource, Restored, Session, SessionParams};
+
+use crate::models::Family;
+use crate::world::{files, open, say, session, session_params, show};
+
+fn talk(session: &mut Session) {
+    session.set_system("Be brief.");
+    session.ask([show(0), say("one?")]).unwrap().finish().unwrap();
+    session.ask([say("and "), show(1), say("two?")]).unwrap().finish().unwrap();
+}
+
+#[test]
+fn a_restored_conversation_answers_as_the_unsaved_one() {
+    for family in Family::ALL {
+        let mut original = session(family);
+        talk(&mut original);
+        let bytes = original.save().unwrap();
+
+        let mut restored = session(family);
+        restored.ask([say("something else")]).unwrap().finish().unwrap();
+        assert_eq!(restored.load(&bytes).unwrap(), Restored::Everything, "{family:?}");
+        assert_eq!(restored.messages(), original.messages());
+
+        let (a, _) = original.first_logits([say("three?")]).unwrap();
+        let (b, usage) = restored.first_logits([say("three?")]).unwrap();
+        assert!(a.iter().map(|v| v.to_bits()).eq(b.iter().map(|v| v.to_bits())), "{family:?}");
+        assert!(usage.images.iter().all(|i| i.source == ImageSource::Kv), "{family:?}");
+        let (a, _) = original.ask([say("three?")]).unwrap().finish().unwrap();
+        let (b, _) = restored.ask([say("three?")]).unwrap().finish().unwrap();
+        assert_eq!(a, b, "{family:?}");
+    }
+}
+
+#[test]
+fn another_context_takes_the_messages_and_computes_anew() {
+    let (model, projector) = open(&files(Family::Llava15));
+    let start = |change: &dyn Fn(&mut SessionParams)| {
+        let mut params = session_params();
+        change(&mut params);
+        Session::new(&model, Some(projector.clone()), params).unwrap()
+    };
+    let mut original = start(&|_| ());
+    talk(&mut original);
+    let bytes = original.save().unwrap();
+    let mut other = start(&|p| p.context.type_v = KvType::F32);
+    assert!(matches!(other.load(&bytes).unwrap(), Restored::Messages { .. }));
+    assert_eq!(other.messages(), original.messages());
+    let (_, usage) = other.ask([say("three?")]).unwrap().finish().unwrap();
+    assert!(usage.images.iter().all(|i| matches!(i.source, ImageSource::Encoded | ImageSource::Memory)));
+    assert_eq!(start(&|p| p.context.n_ctx = 512).load(&bytes).unwrap(), Restored::Everything, "as long as it fits");
+    // a session that never answered has messages only, or nothing at all
+    let empty = start(&|_| ()).save().unwrap();
+    assert!(matches!(start(&|_| ()).load(&empty).unwrap(), Restored::Messages { .. }));
+    // pictures need somebody who sees
+    let mut blind = Session::new(&model, None, session_params()).unwrap();
+    assert_eq!(blind.load(&bytes).unwrap_err().code(), "no-vision");
+}
+
+#[test]
+fn damaged_bytes_change_nothing() {
+    let mut original = session(Family::Llava15);
+    talk(&mut original);
+    let bytes = original.save().unwrap();
+    let mut other = session(Family::Llava15);
+    other.ask([say("hello")]).unwrap().finish().unwrap();
+    let before = other.messages().to_vec();
+    let step = bytes.len() / 60;
+    for at in (0..bytes.len()).step_by(step) {
+        let mut bad = bytes.clone();
+        bad[at] ^= 4;
+        assert_eq!(other.load(&bad).unwrap_err().code(), "state", "byte {at}");
+        assert_eq!(other.load(&bytes[..at]).unwrap_err().code(), "state", "cut to {at}");
+    }
+    assert_eq!(other.messages(), before);
+}
