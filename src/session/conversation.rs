@@ -4,15 +4,15 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::answer::Answer;
-use super::message::{Message, Part, Picture};
+use super::message::{Message, Part, Shown};
 use super::params::SessionParams;
 use super::prefill::{Memory, Sources};
-use super::prompt::{Item, count_tokens, push_picture};
+use super::prompt::{Chunks, Item, count_tokens, push_picture};
 use super::template::{ChatTemplate, ModelTemplate, Role, Segment, TemplateTokens};
 use super::usage::Usage;
 use crate::error::{Error, Result};
 use crate::llama::{CancelToken, Context, ContextParams, Model, Sampler, Token};
-use crate::mtmd::{Prepared, Projector};
+use crate::mtmd::Projector;
 use crate::units::TokenCount;
 
 /// A picture prepared for its place in the prompt.
@@ -21,7 +21,7 @@ pub(super) struct Remembered {
     picture: u128,
     pub(super) before: TokenCount,
     pub(super) index: usize,
-    pub(super) prepared: Arc<Prepared>,
+    pub(super) chunks: Chunks,
 }
 
 /// A conversation with a model about pictures. It owns its context; model and projector can be shared.
@@ -261,8 +261,8 @@ impl Session {
 
     /// Renders, tokenizes and prepares the conversation.
     fn build_prompt(&mut self) -> Result<Vec<Item>> {
-        let pictures: Vec<Picture> = self.messages.iter().flat_map(Message::pictures).cloned().collect();
-        if !pictures.is_empty() && self.projector.is_none() {
+        let pictures: Vec<Shown<'_>> = self.messages.iter().flat_map(Message::shown).collect();
+        if pictures.iter().any(|p| matches!(p, Shown::Pixels(_))) && self.projector.is_none() {
             return Err(Error::NoVision {
                 reason: format!("{} was loaded without a projector; give its mmproj file", self.model.path().display()),
             });
@@ -281,8 +281,8 @@ impl Session {
                     items.extend(vocab.tokenize(&text, false, true)?.into_iter().map(Item::Token));
                 }
                 Segment::Picture(index) => {
-                    let remembered = self.prepare(&pictures[index], count_tokens(&items), index)?;
-                    push_picture(&mut items, remembered.picture, index, &remembered.prepared);
+                    let remembered = self.prepare(pictures[index], count_tokens(&items), index)?;
+                    push_picture(&mut items, remembered.picture, index, &remembered.chunks);
                     used.push(remembered);
                 }
             }
@@ -296,21 +296,24 @@ impl Session {
     }
 
     /// A picture prepared for its place: remembered from the last prompt, or made now.
-    pub(super) fn prepare(&self, picture: &Picture, before: TokenCount, index: usize) -> Result<Remembered> {
-        let known = self
-            .prepared
-            .iter()
-            .find(|r| r.picture == picture.content_hash() && r.before == before && r.index == index)
-            .map(|r| Arc::clone(&r.prepared));
-        let prepared = match (known, &self.projector) {
-            (Some(prepared), _) => prepared,
-            (None, Some(projector)) => {
-                let place = u32::try_from(index).unwrap_or(u32::MAX);
-                Arc::new(projector.prepare(picture.image(), before, place)?)
+    pub(super) fn prepare(&self, picture: Shown<'_>, before: TokenCount, index: usize) -> Result<Remembered> {
+        let hash = picture.content_hash();
+        let known = self.prepared.iter().find(|r| r.picture == hash && r.before == before && r.index == index);
+        let chunks = match (known, picture, &self.projector) {
+            (Some(known), _, _) => known.chunks.clone(),
+            (None, Shown::Encoded(picture), _) => {
+                picture.check_fit(&self.model)?;
+                Chunks::Encoded(picture.clone())
             }
-            (None, None) => return Err(Error::NoVision { reason: "no projector is loaded".into() }),
+            (None, Shown::Pixels(picture), Some(projector)) => {
+                let place = u32::try_from(index).unwrap_or(u32::MAX);
+                Chunks::Prepared(Arc::new(projector.prepare(picture.image(), before, place)?))
+            }
+            (None, Shown::Pixels(_), None) => {
+                return Err(Error::NoVision { reason: "no projector is loaded".into() });
+            }
         };
-        Ok(Remembered { picture: picture.content_hash(), before, index, prepared })
+        Ok(Remembered { picture: hash, before, index, chunks })
     }
 }
 

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use xxhash_rust::xxh3::Xxh3;
 
+use super::encoded::EncodedPicture;
 use super::template::{ChatMessage, ContentPart, Role};
 use crate::error::Result;
 use crate::image::{DecodeOptions, RgbImage, decode, load};
@@ -69,13 +70,31 @@ impl From<RgbImage> for Picture {
 }
 
 /// A piece of a message.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Part {
     /// Text. A media marker written in it is text.
     Text(String),
     /// A picture.
     Picture(Picture),
+    /// A picture that is encoded already: it needs no projector.
+    Encoded(EncodedPicture),
+}
+
+/// A picture of either kind.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Shown<'a> {
+    Pixels(&'a Picture),
+    Encoded(&'a EncodedPicture),
+}
+
+impl Shown<'_> {
+    pub(super) fn content_hash(&self) -> u128 {
+        match self {
+            Self::Pixels(picture) => picture.content_hash(),
+            Self::Encoded(picture) => picture.content_hash(),
+        }
+    }
 }
 
 impl From<&str> for Part {
@@ -90,6 +109,12 @@ impl From<String> for Part {
     }
 }
 
+impl From<EncodedPicture> for Part {
+    fn from(picture: EncodedPicture) -> Self {
+        Part::Encoded(picture)
+    }
+}
+
 impl From<Picture> for Part {
     fn from(picture: Picture) -> Self {
         Part::Picture(picture)
@@ -97,7 +122,7 @@ impl From<Picture> for Part {
 }
 
 /// One message of a conversation.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Message {
     /// Who speaks.
     pub role: Role,
@@ -118,11 +143,20 @@ impl Message {
         Self { role, parts: vec![Part::Text(text.into())] }
     }
 
-    /// Its pictures in order.
+    /// Its pictures of both kinds in order.
+    pub(super) fn shown(&self) -> impl Iterator<Item = Shown<'_>> {
+        self.parts.iter().filter_map(|p| match p {
+            Part::Picture(picture) => Some(Shown::Pixels(picture)),
+            Part::Encoded(picture) => Some(Shown::Encoded(picture)),
+            Part::Text(_) => None,
+        })
+    }
+
+    /// Its pictures in order, those that are encoded already left out.
     pub fn pictures(&self) -> impl Iterator<Item = &Picture> {
         self.parts.iter().filter_map(|p| match p {
             Part::Picture(picture) => Some(picture),
-            Part::Text(_) => None,
+            Part::Text(_) | Part::Encoded(_) => None,
         })
     }
 
@@ -132,7 +166,7 @@ impl Message {
             .iter()
             .map(|p| match p {
                 Part::Text(text) => ContentPart::Text(text.clone()),
-                Part::Picture(_) => ContentPart::Picture,
+                Part::Picture(_) | Part::Encoded(_) => ContentPart::Picture,
             })
             .collect();
         ChatMessage { role: self.role, content }

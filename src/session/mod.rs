@@ -7,7 +7,9 @@
 #![forbid(unsafe_code)]
 
 mod answer;
+mod bytes;
 mod conversation;
+mod encoded;
 mod encoder;
 mod message;
 mod params;
@@ -21,6 +23,7 @@ mod usage;
 
 pub use answer::Answer;
 pub use conversation::Session;
+pub use encoded::EncodedPicture;
 pub use message::{Message, Part, Picture};
 pub use params::SessionParams;
 pub use saved::Restored;

@@ -103,10 +103,7 @@ impl Memory {
                 Item::Token(_) => None,
             })
             .collect();
-        let embedded = match sources.projector {
-            Some(projector) => embed(projector, sources.cache, &images, &self.context.cancel_token())?,
-            None => Vec::new(),
-        };
+        let embedded = embed(sources.projector, sources.cache, &images, &self.context.cancel_token())?;
         report_images(usage, wanted, live.min(kept)..kept, &images, &embedded);
         usage.visual_tokens = wanted.iter().filter(|i| matches!(i, Item::Image(_))).map(Item::tokens).sum();
         usage.text_tokens = count_tokens(wanted) - usage.visual_tokens;
@@ -266,7 +263,7 @@ impl Memory {
     }
 
     fn decode_image(&mut self, item: &ImageItem, embedded: &Embedded, logits_last: bool) -> Result<()> {
-        let positions = item.prepared.decoder_positions(item.chunk, self.next_position())?;
+        let positions = item.decoder_positions(self.next_position())?;
         let rows = &embedded.rows;
         let n = rows.rows().get();
         if n != positions.len() {

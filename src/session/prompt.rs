@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use crate::llama::Token;
+use super::encoded::EncodedPicture;
+use crate::embedding::{EmbeddingKey, KeyBuilder};
+use crate::error::Result;
+use crate::llama::{Position, Token};
 use crate::mtmd::{Chunk, ImageChunk, Prepared};
 use crate::units::{PosCount, TokenCount};
 
@@ -13,9 +16,57 @@ pub(super) struct ImageItem {
     pub(super) picture: u128,
     /// Which picture of the prompt it belongs to.
     pub(super) index: usize,
-    pub(super) prepared: Arc<Prepared>,
+    pub(super) source: Chunks,
     pub(super) chunk: usize,
     pub(super) image: ImageChunk,
+}
+
+/// Where a picture's chunks come from.
+#[derive(Debug, Clone)]
+pub(super) enum Chunks {
+    /// Prepared, to be encoded.
+    Prepared(Arc<Prepared>),
+    /// Encoded elsewhere.
+    Encoded(EncodedPicture),
+}
+
+impl Chunks {
+    /// Whether both are the same object, or the same file.
+    pub(super) fn is(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Prepared(a), Self::Prepared(b)) => Arc::ptr_eq(a, b),
+            (Self::Encoded(a), Self::Encoded(b)) => a.content_hash() == b.content_hash(),
+            _ => false,
+        }
+    }
+
+    fn list(&self) -> Vec<Chunk> {
+        match self {
+            Self::Prepared(prepared) => prepared.chunks().to_vec(),
+            Self::Encoded(picture) => picture.chunks(),
+        }
+    }
+}
+
+impl ImageItem {
+    /// Decoder positions of its rows when the first one stands at `start`.
+    pub(super) fn decoder_positions(&self, start: i32) -> Result<Vec<Position>> {
+        match &self.source {
+            Chunks::Prepared(prepared) => prepared.decoder_positions(self.chunk, start),
+            Chunks::Encoded(picture) => Ok(picture.decoder_positions(self.chunk, start)),
+        }
+    }
+
+    /// The name of its rows. `None` where they cannot be named.
+    pub(super) fn key(&self) -> Result<Option<EmbeddingKey>> {
+        match &self.source {
+            Chunks::Prepared(prepared) => Ok(prepared.wanted(self.chunk, b"")?.map(|w| w.key)),
+            Chunks::Encoded(picture) => {
+                let mut key = KeyBuilder::new("llava encoded picture");
+                Ok(Some(key.hash("content", picture.content_hash()).number("chunk", self.chunk as u64).finish()))
+            }
+        }
+    }
 }
 
 /// A token, or a tile's rows.
@@ -51,20 +102,22 @@ impl Item {
 }
 
 /// Appends a picture's chunks.
-pub(super) fn push_picture(items: &mut Vec<Item>, picture: u128, index: usize, prepared: &Arc<Prepared>) {
-    for (chunk, content) in prepared.chunks().iter().enumerate() {
+pub(super) fn push_picture(items: &mut Vec<Item>, picture: u128, index: usize, chunks: &Chunks) {
+    for (chunk, content) in chunks.list().into_iter().enumerate() {
         match content {
-            Chunk::Text(tokens) => items.extend(tokens.iter().map(|&t| Item::Token(t))),
-            Chunk::Image(_) => items.extend(image_item(picture, index, prepared, chunk)),
+            Chunk::Text(tokens) => items.extend(tokens.into_iter().map(Item::Token)),
+            Chunk::Image(image) => {
+                let source = chunks.clone();
+                items.push(Item::Image(Arc::new(ImageItem { picture, index, source, chunk, image })));
+            }
         }
     }
 }
 
 /// One image chunk of a picture as an item. `None` where the picture has no such chunk.
-pub(super) fn image_item(picture: u128, index: usize, prepared: &Arc<Prepared>, chunk: usize) -> Option<Item> {
-    let Chunk::Image(image) = prepared.chunks().get(chunk)? else { return None };
-    let prepared = Arc::clone(prepared);
-    Some(Item::Image(Arc::new(ImageItem { picture, index, prepared, chunk, image: image.clone() })))
+pub(super) fn image_item(picture: u128, index: usize, chunks: &Chunks, chunk: usize) -> Option<Item> {
+    let Chunk::Image(image) = chunks.list().into_iter().nth(chunk)? else { return None };
+    Some(Item::Image(Arc::new(ImageItem { picture, index, source: chunks.clone(), chunk, image })))
 }
 
 /// Length of the longest common beginning.

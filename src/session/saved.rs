@@ -2,18 +2,16 @@
 //!
 //! ```text
 //! magic "LLAVASES", version, bytes of the body, XXH3-128 of the body, body:
-//!   messages: role, parts: text, or a picture as PNG
+//!   messages: role, parts: text, a picture as PNG, or an encoded picture
 //!   items of the KV cache: token, or (picture, tokens before it, chunk)
 //!   state of the sequence, as llama::SequenceState writes it
 //! ```
 //! All numbers are little-endian, all lists and texts are length-prefixed.
 
-use std::sync::Arc;
-
-use xxhash_rust::xxh3::xxh3_128;
-
+use super::bytes::{Reader, Writer, open, seal};
 use super::conversation::Session;
-use super::message::{Message, Part, Picture};
+use super::encoded::EncodedPicture;
+use super::message::{Message, Part, Picture, Shown};
 use super::prompt::{Item, count_tokens, image_item};
 use super::template::Role;
 use crate::error::{Error, Result};
@@ -23,7 +21,6 @@ use crate::units::TokenCount;
 
 const MAGIC: &[u8; 8] = b"LLAVASES";
 const VERSION: u32 = 1;
-const HEADER: usize = 8 + 4 + 8 + 16;
 
 /// What came back of a saved conversation.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,7 +43,7 @@ impl Session {
     /// Those of [`Context::save_sequence`](crate::llama::Context::save_sequence); [`Error::State`] where a picture cannot be
     /// written as PNG.
     pub fn save(&mut self) -> Result<Vec<u8>> {
-        let mut out = Writer(vec![0; HEADER]);
+        let mut out = Writer::default();
         out.len(self.messages.len());
         for message in &self.messages {
             out.byte(role_number(message.role));
@@ -61,6 +58,10 @@ impl Session {
                         out.byte(1);
                         out.bytes(&png(picture.image())?);
                     }
+                    Part::Encoded(picture) => {
+                        out.byte(2);
+                        out.bytes(&picture.to_bytes());
+                    }
                 }
             }
         }
@@ -72,7 +73,7 @@ impl Session {
                     match *item {
                         Live::Token(token) => {
                             out.byte(0);
-                            out.0.extend_from_slice(&token.0.to_le_bytes());
+                            out.int(token.0);
                         }
                         Live::Image { index, before, chunk } => {
                             out.byte(1);
@@ -87,13 +88,7 @@ impl Session {
             Some(_) => out.bytes(self.memory.save()?.as_bytes()),
             None => out.bytes(&[]),
         }
-        let mut bytes = out.0;
-        let (header, body) = bytes.split_at_mut(HEADER);
-        header[..8].copy_from_slice(MAGIC);
-        header[8..12].copy_from_slice(&VERSION.to_le_bytes());
-        header[12..20].copy_from_slice(&(body.len() as u64).to_le_bytes());
-        header[20..].copy_from_slice(&xxh3_128(body).to_le_bytes());
-        Ok(bytes)
+        Ok(seal(MAGIC, VERSION, &out.0))
     }
 
     /// Puts a saved conversation in place of this one. Where it was saved with another model, or with a context made
@@ -129,7 +124,7 @@ impl Session {
             .map(|item| match item {
                 Item::Token(token) => Some(Live::Token(*token)),
                 Item::Image(image) => {
-                    let known = self.prepared.iter().find(|r| Arc::ptr_eq(&r.prepared, &image.prepared))?;
+                    let known = self.prepared.iter().find(|r| r.chunks.is(&image.source))?;
                     Some(Live::Image { index: known.index, before: known.before, chunk: image.chunk })
                 }
             })
@@ -142,25 +137,27 @@ impl Session {
         }
         let state = SequenceState::from_bytes(state)?;
         let refuse = |reason: &str| Error::State { reason: reason.into() };
-        let pictures: Vec<Picture> = self.messages.iter().flat_map(Message::pictures).cloned().collect();
+        // clones share pixels and rows
+        let messages = self.messages.clone();
+        let pictures: Vec<Shown<'_>> = messages.iter().flat_map(Message::shown).collect();
         let mut items = Vec::with_capacity(live.len());
         for item in live {
             match *item {
                 Live::Token(token) if self.model().vocab().contains(token) => items.push(Item::Token(token)),
                 Live::Token(_) => return Err(refuse("it has tokens that this model does not know")),
                 Live::Image { index, before, chunk } => {
-                    let picture = pictures.get(index).ok_or_else(|| refuse("a picture is missing"))?;
-                    let known = self.prepared.iter().find(|r| r.index == index).map(|r| Arc::clone(&r.prepared));
-                    let prepared = match known {
-                        Some(prepared) => prepared,
+                    let picture = *pictures.get(index).ok_or_else(|| refuse("a picture is missing"))?;
+                    let known = self.prepared.iter().find(|r| r.index == index).map(|r| r.chunks.clone());
+                    let chunks = match known {
+                        Some(chunks) => chunks,
                         None => {
                             let remembered = self.prepare(picture, before, index)?;
-                            let prepared = Arc::clone(&remembered.prepared);
+                            let chunks = remembered.chunks.clone();
                             self.prepared.push(remembered);
-                            prepared
+                            chunks
                         }
                     };
-                    let item = image_item(picture.content_hash(), index, &prepared, chunk)
+                    let item = image_item(picture.content_hash(), index, &chunks, chunk)
                         .ok_or_else(|| refuse("its pictures were cut otherwise"))?;
                     items.push(item);
                 }
@@ -188,17 +185,8 @@ struct Saved {
 }
 
 fn parse(bytes: &[u8]) -> Result<Saved> {
+    let body = open(MAGIC, VERSION, bytes, "a saved conversation")?;
     let refuse = |reason: &str| Error::State { reason: reason.into() };
-    if bytes.len() < HEADER || &bytes[..8] != MAGIC {
-        return Err(refuse("not a saved conversation"));
-    }
-    if bytes[8..12] != VERSION.to_le_bytes() {
-        return Err(refuse("a conversation saved by another version"));
-    }
-    let (header, body) = bytes.split_at(HEADER);
-    if header[12..20] != (body.len() as u64).to_le_bytes() || header[20..] != xxh3_128(body).to_le_bytes() {
-        return Err(refuse("the saved conversation is damaged"));
-    }
     read_body(&mut Reader(body)).ok_or_else(|| refuse("the saved conversation contradicts itself"))?
 }
 
@@ -215,6 +203,10 @@ fn read_body(body: &mut Reader<'_>) -> Option<Result<Saved>> {
                     Ok(decoded) => parts.push(Part::Picture(Picture::new(decoded.image))),
                     Err(error) => return Some(Err(error)),
                 },
+                2 => match EncodedPicture::from_bytes(body.bytes()?) {
+                    Ok(picture) => parts.push(Part::Encoded(picture)),
+                    Err(error) => return Some(Err(error)),
+                },
                 _ => return None,
             }
         }
@@ -223,7 +215,7 @@ fn read_body(body: &mut Reader<'_>) -> Option<Result<Saved>> {
     let mut live = Vec::new();
     for _ in 0..body.len()? {
         live.push(match body.byte()? {
-            0 => Live::Token(Token(i32::from_le_bytes(body.take(4)?.try_into().ok()?))),
+            0 => Live::Token(Token(body.int()?)),
             1 => Live::Image { index: body.len()?, before: TokenCount(body.len()?), chunk: body.len()? },
             _ => return None,
         });
@@ -268,44 +260,4 @@ fn role_number(role: Role) -> u8 {
 
 fn role_from(number: u8) -> Option<Role> {
     [Role::System, Role::User, Role::Assistant, Role::Tool].get(usize::from(number)).copied()
-}
-
-struct Writer(Vec<u8>);
-
-impl Writer {
-    fn byte(&mut self, byte: u8) {
-        self.0.push(byte);
-    }
-
-    fn len(&mut self, n: usize) {
-        self.0.extend_from_slice(&(n as u64).to_le_bytes());
-    }
-
-    fn bytes(&mut self, bytes: &[u8]) {
-        self.len(bytes.len());
-        self.0.extend_from_slice(bytes);
-    }
-}
-
-struct Reader<'a>(&'a [u8]);
-
-impl<'a> Reader<'a> {
-    fn take(&mut self, n: usize) -> Option<&'a [u8]> {
-        let (taken, rest) = self.0.split_at_checked(n)?;
-        self.0 = rest;
-        Some(taken)
-    }
-
-    fn byte(&mut self) -> Option<u8> {
-        self.take(1).map(|b| b[0])
-    }
-
-    fn len(&mut self) -> Option<usize> {
-        usize::try_from(u64::from_le_bytes(self.take(8)?.try_into().ok()?)).ok()
-    }
-
-    fn bytes(&mut self) -> Option<&'a [u8]> {
-        let n = self.len()?;
-        self.take(n)
-    }
 }

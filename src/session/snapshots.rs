@@ -178,8 +178,8 @@ pub(super) fn points(context: &Context, items: &[Item]) -> Result<Option<Vec<(us
         match item {
             Item::Token(token) => link[16..20].copy_from_slice(&token.0.to_le_bytes()),
             Item::Image(image) => {
-                let Some(wanted) = image.prepared.wanted(image.chunk, b"")? else { return Ok(None) };
-                link[16..32].copy_from_slice(&wanted.key.to_u128().to_le_bytes());
+                let Some(name) = image.key()? else { return Ok(None) };
+                link[16..32].copy_from_slice(&name.to_u128().to_le_bytes());
                 link[32..40].copy_from_slice(&(image.image.positions.get() as u64).to_le_bytes());
             }
         }

@@ -16,6 +16,8 @@ pub enum ImageSource {
     Disk,
     /// The embedding cache had its rows in the tier that machines share (`redis` in reports, whatever the store is).
     Shared,
+    /// The picture was given with its rows.
+    File,
     /// A saved KV state already held the decoded picture: neither encoder nor decoder ran.
     Snapshot,
     /// The KV cache still held the decoded picture: neither encoder nor decoder ran.
@@ -28,7 +30,7 @@ impl ImageSource {
         let cost = |source: Self| match source {
             ImageSource::Kv => 0,
             ImageSource::Snapshot => 1,
-            ImageSource::Memory => 2,
+            ImageSource::File | ImageSource::Memory => 2,
             ImageSource::Disk => 3,
             ImageSource::Shared => 4,
             ImageSource::Encoded => 5,
@@ -44,6 +46,7 @@ impl ImageSource {
             ImageSource::Memory => "memory",
             ImageSource::Disk => "disk",
             ImageSource::Shared => "redis",
+            ImageSource::File => "file",
             ImageSource::Snapshot => "snapshot",
             ImageSource::Kv => "kv",
         }

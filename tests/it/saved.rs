@@ -1,7 +1,7 @@
 //! Conversations that are saved and taken up again.
 
-use llava::llama::KvType;
-use llava::session::{ImageSource, Restored, Session, SessionParams};
+use llava::llama::{CancelToken, KvType};
+use llava::session::{EncodedPicture, ImageSource, Part, Picture, Restored, Session, SessionParams};
 
 use crate::models::Family;
 use crate::world::{files, open, say, session, session_params, show};
@@ -75,4 +75,69 @@ fn damaged_bytes_change_nothing() {
         assert_eq!(other.load(&bytes[..at]).unwrap_err().code(), "state", "cut to {at}");
     }
     assert_eq!(other.messages(), before);
+}
+
+fn pixels(part: &Part) -> &Picture {
+    match part {
+        Part::Picture(picture) => picture,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The file alone, without a projector, gives the logits that the picture gives, to the last bit.
+#[test]
+fn an_encoded_picture_needs_no_projector() {
+    for family in Family::ALL {
+        let (model, projector) = open(&files(family));
+        let look = show(2);
+        let encoded = EncodedPicture::encode(&projector, pixels(&look), None, &CancelToken::new()).unwrap();
+        let read = EncodedPicture::from_bytes(&encoded.to_bytes()).unwrap();
+        assert!(read == encoded);
+
+        let mut params = session_params();
+        params.cache = None;
+        let mut seeing = Session::new(&model, Some(projector), params.clone()).unwrap();
+        let (seen, usage) = seeing.first_logits([say("Look: "), look.clone(), show(3), say("what?")]).unwrap();
+        // a family that decodes a picture in one piece raises this by itself where it has the projector
+        params.context = seeing.context_params().clone();
+        let other = EncodedPicture::encode(seeing.projector().unwrap(), pixels(&show(3)), None, &CancelToken::new());
+        let mut blind = Session::new(&model, None, params).unwrap();
+        let parts = [say("Look: "), read.clone().into(), other.unwrap().into(), say("what?")];
+        let (read_back, blind_usage) = blind.first_logits(parts.clone()).unwrap();
+        assert!(seen.iter().map(|v| v.to_bits()).eq(read_back.iter().map(|v| v.to_bits())), "{family:?}");
+        assert_eq!(blind_usage.images[0].source, ImageSource::File);
+        assert_eq!(blind_usage.visual_tokens, usage.visual_tokens);
+
+        // a conversation with such pictures is saved and taken up like any other
+        let (answer, _) = blind.ask(parts).unwrap().finish().unwrap();
+        let bytes = blind.save().unwrap();
+        let mut again = Session::new(&model, None, blind_params(&blind)).unwrap();
+        assert_eq!(again.load(&bytes).unwrap(), Restored::Everything, "{family:?}");
+        assert_eq!(again.messages(), blind.messages());
+        assert!(!answer.is_empty());
+    }
+}
+
+fn blind_params(session: &Session) -> SessionParams {
+    let mut params = session_params();
+    params.context = session.context_params().clone();
+    params
+}
+
+#[test]
+fn an_encoded_picture_belongs_to_its_model_and_is_whole() {
+    let (_, projector) = open(&files(Family::Llava15));
+    let encoded = EncodedPicture::encode(&projector, pixels(&show(2)), None, &CancelToken::new()).unwrap();
+    let (other, _) = open(&files(Family::Qwen2Vl));
+    let mut blind = Session::new(&other, None, session_params()).unwrap();
+    let error = blind.ask([encoded.clone().into(), say("what?")]).unwrap_err();
+    assert_eq!(error.code(), "state");
+    assert!(error.to_string().contains("qwen2vl"), "{error}");
+    let bytes = encoded.to_bytes();
+    for at in (0..bytes.len()).step_by(bytes.len() / 200) {
+        let mut bad = bytes.clone();
+        bad[at] ^= 16;
+        assert_eq!(EncodedPicture::from_bytes(&bad).unwrap_err().code(), "state", "byte {at}");
+        assert_eq!(EncodedPicture::from_bytes(&bytes[..at]).unwrap_err().code(), "state", "cut to {at}");
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{ArgAction, Args, Parser, Subcommand, ValueHint};
+use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum, ValueHint};
 use llava::embedding::{CacheDtype, EmbeddingKey};
 use llava::image::Background;
 use llava::llama::{FlashAttention, KvType};
@@ -63,7 +63,7 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Write the embedding rows of pictures as NumPy files
+    /// Write the embedding rows of pictures: for NumPy, or to answer from them without a projector
     #[command(args_override_self = true, long_about = EMBED)]
     Embed(EmbedArgs),
     /// Look after the cache folder: stats, list, clear, verify, export, import
@@ -72,10 +72,18 @@ pub enum Command {
 }
 
 const EMBED: &str = "\
-Write the embedding rows of pictures as NumPy files.
+Write the embedding rows of pictures.
 
-Each file holds a float32 array of shape [rows, width]: what the projector gives for one picture, all its tiles in prompt order.
+A NumPy file holds a float32 array of shape [rows, width]: what the projector gives for one picture, all its tiles in prompt order.
+An encoded picture holds everything the text model needs: give it to --image, and no projector is loaded.
 Give as many -o as there are pictures; the first belongs to the first.";
+
+/// What `embed` writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum EmbedFormat {
+    Npy,
+    Encoded,
+}
 
 #[derive(Debug, Args)]
 pub struct AskArgs {
@@ -104,8 +112,11 @@ pub struct EmbedArgs {
     pub model: ModelArgs,
     #[command(flatten)]
     pub picture: PictureArgs,
-    /// NumPy file to write, one for each picture
-    #[arg(short, long, value_name = "OUT.npy", required = true, value_hint = ValueHint::FilePath, help_heading = "Output")]
+    /// What to write: npy (rows for NumPy) or encoded (a file that --image takes in place of the picture, without a projector)
+    #[arg(long, value_name = "FORMAT", default_value = "npy", help_heading = "Output")]
+    pub format: EmbedFormat,
+    /// File to write, one for each picture
+    #[arg(short, long, value_name = "FILE", required = true, value_hint = ValueHint::FilePath, help_heading = "Output")]
     pub output_file: Vec<PathBuf>,
     #[command(flatten)]
     pub output: OutputArgs,
@@ -191,7 +202,7 @@ pub struct ModelArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Pictures")]
 pub struct PictureArgs {
-    /// Picture file; repeat it, or separate with commas, for several (order counts)
+    /// Picture file, or an encoded picture of `embed`; repeat it, or separate with commas, for several (order counts)
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub image: Vec<PathBuf>,
     /// Fewest tokens of a picture, where the projector takes any size [default: from the projector]

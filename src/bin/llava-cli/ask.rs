@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 use llava::Error;
-use llava::session::{Answer, FinishReason, Restored, Session, Usage};
+use llava::session::{Answer, FinishReason, Part, Restored, Session, Usage};
 
 use crate::args::AskArgs;
 use crate::chat;
@@ -32,11 +32,13 @@ pub fn run(args: &AskArgs, interrupt: &Interrupt, started: Instant) -> Result<()
     }
     params::session(args)?;
     let mut files = Files::find(&args.model)?;
-    if !pictures.is_empty() {
+    // a chat may be shown pictures of either kind
+    let needs_eyes = pictures.iter().any(|p| matches!(p, Part::Picture(_)));
+    if needs_eyes {
         files.need_vision()?;
     // a conversation that is taken up may have pictures
     } else if question.is_some() && args.cache.session.is_none() && files.projector.take().is_some() {
-        tracing::info!("no picture: the projector is not loaded");
+        tracing::info!("no picture to encode: the projector is not loaded");
     }
 
     let model = open::model(&args.model, &files, interrupt)?;
@@ -62,7 +64,7 @@ pub fn run(args: &AskArgs, interrupt: &Interrupt, started: Instant) -> Result<()
 /// What to answer.
 #[derive(Debug)]
 pub enum Request {
-    Ask(Vec<llava::session::Part>),
+    Ask(Vec<Part>),
     Again,
 }
 

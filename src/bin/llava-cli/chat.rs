@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use llava::Error;
-use llava::session::{Picture, Role, Session};
+use llava::session::{Part, Role, Session};
 
 use crate::args::AskArgs;
 use crate::ask::{Request, answer};
@@ -41,7 +41,7 @@ enum Line<'a> {
 pub fn run(
     session: &mut Session,
     reader: &Reader,
-    pictures: Vec<Picture>,
+    pictures: Vec<Part>,
     args: &AskArgs,
     facts: &Facts,
     interrupt: &Interrupt,
@@ -88,7 +88,7 @@ struct Chat<'a> {
     session: &'a mut Session,
     reader: &'a Reader,
     /// Pictures for the next message.
-    waiting: Vec<Picture>,
+    waiting: Vec<Part>,
     args: &'a AskArgs,
     facts: &'a Facts,
 }
@@ -105,12 +105,17 @@ impl Chat<'_> {
             }
             Line::Image("") => return Err(exit::Problem::usage("/image needs the path of a picture").into()),
             Line::Image(path) => {
-                self.can_see()?;
                 let path = unquote(path);
                 let picture = self.reader.read(&path)?;
-                let (width, height) = (picture.image().width_px(), picture.image().height_px());
+                let size = match &picture {
+                    Part::Picture(picture) => {
+                        self.can_see()?;
+                        format!("{}x{}", picture.image().width_px(), picture.image().height_px())
+                    }
+                    _ => "encoded".to_owned(),
+                };
                 self.waiting.push(picture);
-                say(format_args!("{} ({width}x{height}) goes with the next message", path.display()));
+                say(format_args!("{} ({size}) goes with the next message", path.display()));
             }
             Line::Unknown(command) => {
                 let problem = exit::Problem::usage(format!("there is no command {command}"));

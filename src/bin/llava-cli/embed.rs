@@ -1,10 +1,11 @@
-//! `llava-cli embed`: what the projector gives for pictures, as NumPy files.
+//! `llava-cli embed`: what the projector gives for pictures, as NumPy files or as encoded pictures.
 
 use anyhow::Result;
 use llava::TokenCount;
 use llava::llama::CancelToken;
+use llava::session::EncodedPicture;
 
-use crate::args::EmbedArgs;
+use crate::args::{EmbedArgs, EmbedFormat};
 use crate::console::say;
 use crate::exit::{FAILED, Problem};
 use crate::files::Files;
@@ -29,7 +30,8 @@ pub fn run(args: &EmbedArgs, interrupt: &Interrupt) -> Result<()> {
             return Err(Problem::usage(format!("-o {} is given twice", path.display())).into());
         }
     }
-    let pictures = Reader::new(&args.picture).read_all(&args.picture)?;
+    let reader = Reader::new(&args.picture);
+    let pictures = images.iter().map(|path| reader.pixels(path)).collect::<Result<Vec<_>>>()?;
     let files = Files::find(&args.model)?;
     files.need_vision()?;
     let token = CancelToken::new();
@@ -38,6 +40,15 @@ pub fn run(args: &EmbedArgs, interrupt: &Interrupt) -> Result<()> {
     let projector = open::projector(&args.model, &args.picture, &files, &model, interrupt)?
         .ok_or_else(|| Problem::new(FAILED, "failed", "the projector was not loaded"))?;
 
+    if args.format == EmbedFormat::Encoded {
+        for ((picture, image), out) in pictures.iter().zip(&images).zip(&args.output_file) {
+            let encoded = EncodedPicture::encode(&projector, picture, None, &token)?;
+            save(out, &encoded.to_bytes())?;
+            let rows = encoded.visual_tokens();
+            say(format_args!("{} -> {}: {rows} visual tokens", image.display(), out.display()));
+        }
+        return Ok(());
+    }
     for ((picture, image), out) in pictures.iter().zip(&images).zip(&args.output_file) {
         let prepared = projector.prepare(picture.image(), TokenCount::ZERO, 0)?;
         let chunks: Vec<_> = prepared.images().map(|(index, _)| (&prepared, index)).collect();

@@ -141,6 +141,7 @@ fn exit_code(error: &Error, stage: Option<Stage>) -> u8 {
         Error::ContextFull { .. } | Error::MicroBatchTooSmall { .. } | Error::ContextCreate { .. } => CAPACITY,
         Error::BadParameter { .. } | Error::TemplateUnknown { .. } | Error::Grammar { .. } => USAGE,
         Error::Cancelled => INTERRUPTED,
+        Error::State { .. } if stage == Some(Stage::Picture) => PICTURE,
         Error::Io { .. } => match stage {
             Some(Stage::Model) => MODEL,
             Some(Stage::Picture) => PICTURE,

@@ -1,10 +1,12 @@
 //! Picture files, and where pictures stand in a message.
 
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use llava::image::{DecodeOptions, load};
-use llava::session::{Part, Picture};
+use llava::session::{EncodedPicture, Part, Picture};
 
 use crate::args::PictureArgs;
 use crate::exit::Stage;
@@ -21,7 +23,15 @@ impl Reader {
         Self(DecodeOptions { background: args.background, ..DecodeOptions::default() })
     }
 
-    pub fn read(&self, path: &Path) -> Result<Picture> {
+    /// A picture, or a file that `llava-cli embed --format encoded` made of one.
+    pub fn read(&self, path: &Path) -> Result<Part> {
+        if let Some(bytes) = encoded(path) {
+            return Ok(EncodedPicture::from_bytes(&bytes).context(Stage::Picture)?.into());
+        }
+        Ok(self.pixels(path)?.into())
+    }
+
+    pub fn pixels(&self, path: &Path) -> Result<Picture> {
         let decoded = load(path, &self.0).context(Stage::Picture)?;
         tracing::info!(
             picture = %path.display(),
@@ -34,9 +44,20 @@ impl Reader {
     }
 
     /// Reads all pictures of the command line, in order, or fails with the first that cannot be read.
-    pub fn read_all(&self, args: &PictureArgs) -> Result<Vec<Picture>> {
+    pub fn read_all(&self, args: &PictureArgs) -> Result<Vec<Part>> {
         paths(&args.image).iter().map(|path| self.read(path)).collect()
     }
+}
+
+/// The bytes of an encoded picture. `None` for everything else, also for what cannot be read: whoever reads it next says why.
+fn encoded(path: &Path) -> Option<Vec<u8>> {
+    // a pipe gives its bytes only once
+    if !std::fs::metadata(path).ok()?.is_file() {
+        return None;
+    }
+    let mut start = [0_u8; 8];
+    File::open(path).ok()?.read_exact(&mut start).ok()?;
+    if EncodedPicture::is_beginning(&start) { std::fs::read(path).ok() } else { None }
 }
 
 /// The files that `--image` names: a value is one file if there is one of that name, otherwise a list with commas in
@@ -79,7 +100,7 @@ fn push(fields: &mut [String], c: char) {
 }
 
 /// A message of text and pictures: pictures stand at the markers where the text has exactly as many, else before the text.
-pub fn compose(text: &str, pictures: Vec<Picture>) -> Vec<Part> {
+pub fn compose(text: &str, pictures: Vec<Part>) -> Vec<Part> {
     let mut parts = Vec::new();
     let mut rest = text;
     if !pictures.is_empty() && text.matches(MARKER).count() == pictures.len() {
@@ -88,11 +109,11 @@ pub fn compose(text: &str, pictures: Vec<Picture>) -> Vec<Part> {
             if !before.is_empty() {
                 parts.push(before.into());
             }
-            parts.push(picture.into());
+            parts.push(picture);
             rest = after;
         }
     } else {
-        parts.extend(pictures.into_iter().map(Part::from));
+        parts.extend(pictures);
     }
     if !rest.is_empty() || parts.is_empty() {
         parts.push(rest.into());
@@ -110,7 +131,7 @@ mod tests {
     }
 
     fn shape(text: &str, count: u8) -> Vec<String> {
-        compose(text, (0..count).map(picture).collect())
+        compose(text, (0..count).map(|n| picture(n).into()).collect())
             .into_iter()
             .map(|part| match part {
                 Part::Text(text) => text,

@@ -4,7 +4,7 @@ use llava::TokenCount;
 use llava::llama::CancelToken;
 use llava::session::Picture;
 
-use super::{World, demo, text};
+use super::{SAMPLES, World, demo, text};
 use crate::world::{demo_files, open};
 
 /// Header text and floats of a NumPy file of version 1.0.
@@ -51,4 +51,27 @@ fn each_picture_needs_a_file_and_a_projector() {
     outcome.failed(3, "no-vision").says("--mmproj");
     assert!(!world.path("a.npy").exists());
     world.run(&["embed", "--image", text(&picture), "-o", "none/a.npy"]).failed(1, "io").says("none/a.npy");
+}
+
+#[test]
+fn an_encoded_picture_is_answered_without_the_projector() {
+    let world = World::new();
+    let sample = &SAMPLES[0];
+    let (model, picture) = (demo("demo-lm-f16.gguf"), demo(sample.picture));
+    let encoded = world.path("sign.llavapic");
+    let out = world.run(&["embed", "--format", "encoded", "--image", text(&picture), "-o", text(&encoded)]).ok();
+    assert_eq!(out.stdout, "");
+    let flags = ["-m", text(&model), "--image", text(&encoded), "-p", sample.question];
+    let usage = world.usage(&flags);
+    assert_eq!((usage["images"][0]["source"].as_str(), &usage["projector"]), (Some("file"), &serde_json::Value::Null));
+    assert_eq!(world.ask(&flags).ok().stdout.trim(), sample.answer);
+    // in a chat too
+    let input = format!("/image {}\n{}\n", encoded.display(), sample.question);
+    assert_eq!(world.chat(&["-m", text(&model)], &input).ok().stdout.trim(), sample.answer);
+
+    let bytes = std::fs::read(&encoded).unwrap();
+    let cut = world.write("cut.llavapic", &bytes[..bytes.len() - 1]);
+    world.ask(&["-m", text(&model), "--image", text(&cut), "-p", "x"]).failed(4, "state").says("damaged");
+    world.run(&["embed", "--image", text(&encoded), "-o", "x.npy"]).failed(4, "picture-format");
+    world.run(&["embed", "--image", "a", "-o", "x.npy", "--image", "b", "-o", "x.npy"]).failed(2, "usage");
 }
