@@ -10,7 +10,7 @@ use llava::session::{ImageSource, KvSnapshots, Message, Part, Session, SessionPa
 use proptest::prelude::RngExt;
 use proptest::test_runner::{RngAlgorithm, TestRng};
 
-use crate::models::Family;
+use crate::models::{Family, Options, pair_with};
 use crate::world::{files, open, projector_params, say, session_params, show};
 
 type Caches = (Option<Arc<EmbeddingCache>>, Option<Arc<KvSnapshots>>);
@@ -233,4 +233,39 @@ fn threads_share_one_encoding() {
         }
     });
     assert_eq!(cache.stats().misses, 1);
+}
+
+/// A memory without positions cannot be cut: a changed turn starts anew, or from a saved state, and says the same.
+#[test]
+fn recurrent_models_go_back_to_saved_states_only() {
+    let home = tempfile::tempdir().unwrap();
+    let options = Options { recurrent: true, ..Options::new(Family::Llava15, 7) };
+    let pair = open(&pair_with(home.path(), &options).unwrap());
+    assert_eq!(pair.0.architecture(), "mamba");
+    let first = || [say("Look: "), show(0), say("one?")];
+    let second = || [say("Look: "), show(0), say("two?")];
+    let (cold, _) = start(&pair, (None, None)).first_logits(second()).unwrap();
+
+    // without states the edited question is computed from the beginning
+    let mut session = start(&pair, (Some(memory()), None));
+    session.first_logits(first()).unwrap();
+    let (anew, usage) = session.first_logits(second()).unwrap();
+    assert_eq!((sources(&usage), usage.reused_tokens.get()), (vec![ImageSource::Memory], 0));
+    assert!(bits(&anew) == bits(&cold));
+
+    // with them, in the same session and in another one, from behind the picture
+    let snapshots = KvSnapshots::new(64 << 20, None);
+    let mut session = start(&pair, (None, Some(Arc::clone(&snapshots))));
+    session.first_logits(first()).unwrap();
+    for mut session in [session, start(&pair, (None, Some(snapshots)))] {
+        let (warm, usage) = session.first_logits(second()).unwrap();
+        assert_eq!(sources(&usage), [ImageSource::Snapshot]);
+        assert!(bits(&warm) == bits(&cold));
+        let (answer, _) = session.ask(second()).unwrap().finish().unwrap();
+        let (expected, _) = start(&pair, (None, None)).ask(second()).unwrap().finish().unwrap();
+        assert_eq!(answer, expected);
+        // the conversation goes on where it is
+        let (_, usage) = session.ask([say("and?")]).unwrap().finish().unwrap();
+        assert!(usage.finish != llava::session::FinishReason::Error);
+    }
 }

@@ -8,6 +8,7 @@
 mod gemma3;
 mod idefics3;
 mod llava15;
+mod mamba;
 mod qwen2vl;
 mod text;
 mod tower;
@@ -89,6 +90,8 @@ pub struct Options {
     pub matrices: TensorType,
     /// Whether the text model carries a chat template.
     pub chat_template: bool,
+    /// A text model without attention (`mamba`), whose memory cannot be cut; LLaVA 1.5 only.
+    pub recurrent: bool,
     /// Only printable ASCII can win a greedy choice (default), so that answers are text; `false` lets every token.
     pub printable: bool,
 }
@@ -110,6 +113,7 @@ impl Options {
             projector_width: text::WIDTH,
             matrices: TensorType::F16,
             chat_template: true,
+            recurrent: false,
             printable: true,
         }
     }

@@ -1,4 +1,4 @@
-//! The text models: `llama`, `qwen2vl` and `gemma3`, two layers each.
+//! The text models: `llama`, `qwen2vl`, `gemma3` and (without attention) `mamba`, two layers each.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use llava::gguf::Array;
 
 use super::vocabulary::Vocabulary;
 use super::weights::Draft;
-use super::{Family, Options};
+use super::{Family, Options, mamba};
 
 /// Width of a token's embedding.
 pub const WIDTH: u64 = 64;
@@ -19,7 +19,7 @@ const HIDDEN: u64 = 128;
 
 /// Writes the text model of a family.
 pub fn write(path: &Path, options: &Options) -> Result<()> {
-    let arch = options.family.architecture();
+    let arch = if options.recurrent { "mamba" } else { options.family.architecture() };
     let vocabulary = Vocabulary::new(options.family);
     let mut d = Draft::new(options.seed, options.matrices);
     d.set("general.architecture", arch)?;
@@ -31,11 +31,15 @@ pub fn write(path: &Path, options: &Options) -> Result<()> {
     d.set(&key("embedding_length"), WIDTH as u32)?;
     d.set(&key("block_count"), LAYERS)?;
     d.set(&key("feed_forward_length"), HIDDEN as u32)?;
-    d.set(&key("attention.head_count"), HEADS as u32)?;
-    d.set(&key("attention.head_count_kv"), KV_HEADS as u32)?;
     d.set(&key("attention.layer_norm_rms_epsilon"), 1e-5f32)?;
-    d.set(&key("rope.freq_base"), 10_000f32)?;
-    d.set(&key("rope.dimension_count"), HEAD as u32)?;
+    if options.recurrent {
+        mamba::keys(&mut d)?;
+    } else {
+        d.set(&key("attention.head_count"), HEADS as u32)?;
+        d.set(&key("attention.head_count_kv"), KV_HEADS as u32)?;
+        d.set(&key("rope.freq_base"), 10_000f32)?;
+        d.set(&key("rope.dimension_count"), HEAD as u32)?;
+    }
     match options.family {
         Family::Llava15 | Family::Idefics3 => {}
         // Half a head, split over time, rows and columns.
@@ -73,6 +77,10 @@ fn tensors(d: &mut Draft, options: &Options, vocabulary: &Vocabulary) -> Result<
     d.put("output.weight", &[WIDTH, tokens], d.matrices(), &output)?;
 
     for layer in 0..LAYERS {
+        if options.recurrent {
+            mamba::layer(d, layer)?;
+            continue;
+        }
         let name = |part: &str| format!("blk.{layer}.{part}");
         d.around(&name("attn_norm.weight"), &[WIDTH], 1.0, 0.1)?;
         d.around(&name("ffn_norm.weight"), &[WIDTH], 1.0, 0.1)?;
