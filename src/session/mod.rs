@@ -9,6 +9,7 @@
 mod answer;
 mod conversation;
 mod encoder;
+mod forced;
 mod message;
 mod params;
 mod prefill;
@@ -21,6 +22,7 @@ mod usage;
 
 pub use answer::Answer;
 pub use conversation::Session;
+pub use forced::Forced;
 pub use message::{Message, Part, Picture};
 pub use params::SessionParams;
 pub use saved::Restored;
