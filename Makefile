@@ -112,3 +112,9 @@ parity: deps
 	@if [ -z "$(PEER)" ]; then echo 'usage: make parity PEER=path/to/llama-mtmd-cli (build b11434)' >&2; exit 2; fi
 	@$(call step,build llava-cli,$(CARGO) build $(CARGOFLAGS) --release --bin llava-cli)
 	@$(call step,comparison with the peer,python3 scripts/compare_with_peer.py --peer "$(PEER)" --ours target/release/llava-cli)
+
+# After a change of the demo model's weights: the answers that the regression gate compares with.
+.PHONY: eval-record
+eval-record: deps
+	@$(call step,record answers,LLAVA_RECORD_ANSWERS=1 $(CARGO) test $(CARGOFLAGS) --features $(FEATURES) --test it cli::gate)
+	@head -6 tests/it/cli/gate.tsv
