@@ -167,6 +167,10 @@ fn ctrl_c_keeps_what_was_answered() {
     assert!(std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
     let outcome = finish(child);
     assert_eq!((outcome.code, outcome.stdout.as_str()), (Some(130), ""), "{outcome:?}");
+    assert!(
+        outcome.stderr.contains("the same command goes on") && !outcome.stderr.contains("at question"),
+        "{outcome:?}"
+    );
     let done = answers(&out).len().to_string();
     let outcome = eval(&world, &["--tasks", "caption", "--n", &done, "--out", "run"]).ok();
     assert!(outcome.stdout.starts_with("task") && outcome.stderr.contains("answers are there already"), "{outcome:?}");

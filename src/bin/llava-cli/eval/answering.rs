@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
+use llava::Error;
 use llava::llama::{Model, Token};
 use llava::mtmd::Projector;
 use llava::session::{Forced, Message, Part, Picture, Role, Session, Usage};
@@ -69,7 +70,11 @@ pub fn run(plan: &Plan<'_>, results: &mut Results, interrupt: &Interrupt) -> Res
             }
             interrupt.watch(variant.session.cancel_token())?;
             let asked = variant.ask(item, v == 0 && plan.variants.len() > 1, &mut reference);
-            let record = asked.inspect_err(|_| note(format_args!("at question {}", item.id)))?;
+            let record = asked.inspect_err(|error| {
+                if !matches!(error.downcast_ref(), Some(Error::Cancelled)) {
+                    note(format_args!("at question {}", item.id));
+                }
+            })?;
             if is_new {
                 results.add(plan, v, i, record)?;
                 bar.step();

@@ -12,36 +12,42 @@ use crate::exit::Problem;
 pub const ABOUT: &str = "\
 Ask questions whose right answers are known, and say how good the answers are.
 
-Questions come from built-in tasks (--tasks, --n, --seed) or from a file of your own (--data). All variants (--variant, repeatable) answer
-the same questions; the first one is what the others are compared with. Only the table of results goes to stdout; --out DIR keeps every
-answer and writes report.json, report.md and report.html. A run that was interrupted goes on where it stopped when it is started again
-with the same --out.";
+Questions come from built-in tasks (--tasks, --n, --seed) or from a file of your own (--data). All variants (--variant, \
+repeatable) answer the same questions; the first one is what the others are compared with. Only the table of results goes to \
+stdout; --out DIR keeps every answer and writes report.json, report.md and report.html. A run that was interrupted goes on \
+where it stopped when it is started again with the same --out.";
 
 pub const AFTER: &str = "\
-Tasks. The built-in demo model was trained on the first six, which are the default where no -m is given:
-  attr       colour or shape of an object          count      how many of a shape
-  spatial    what is left of, above, ... what      grid       the digit at a row and a column
-  ocr        a word of four letters                caption    everything, from left to right
-The default for other models is all of them:
-  small      colour of a small object              cell       place of an object in a grid of 4 x 4
-  presence   whether something is there (balanced) table      number at a named row and column
-  ocr-sizes  words in smaller and larger letters   second     a second question about the same picture
+Tasks. The built-in demo model was trained on the first six, the default where no -m is given:
+  attr       colour or shape of an object
+  count      how many of a shape
+  spatial    what is left of, above, ... what
+  grid       the digit at a row and a column
+  ocr        a word of four letters
+  caption    everything, from left to right
+The default for other models is all:
+  small      colour of a small object
+  cell       place of an object in a grid of 4 x 4
+  presence   whether something is there, balanced
+  table      number at a named row and column
+  ocr-sizes  words in smaller and larger letters
+  second     a second question about the same picture
 
-A line of --data is a JSON object: image (path, from the file's folder), question, answer (text) or answers (list); optional
-task, scorer, choices (list), before (list of {question, answer}: earlier turns about the same picture).
+A line of --data is a JSON object: image (path, from the file's folder), question, answer (text) or answers (list); \
+optional task, scorer, choices (list), before (list of {question, answer}: earlier turns about the same picture).
 
-Scorers: exact (but for case, spaces and a full stop at the end), numeric (the first number), contains (as whole words), anls (edit
-distance, for written text), choice (the most likely of the choices; nothing is generated).
+Scorers: exact (but for case, spaces and a full stop at the end), numeric (the first number), contains (as whole words), \
+anls (edit distance, for written text), choice (the most likely of the choices; nothing is generated).
 
 Examples:
-  llava-cli eval --n 100                                          the demo model at its tasks
-  llava-cli eval --n 200 --out runs/blind --variant \"full:\" --variant \"blind: --blind\"
+  llava-cli eval --n 100                          the demo model at its tasks
+  llava-cli eval --out runs/blind --variant \"full:\" --variant \"blind: --blind\"
   llava-cli eval -m f16.gguf --mmproj mm-f16.gguf --data mine.jsonl --out runs/q8 \\
       --variant \"f16:\" --variant \"q8: -m q8_0.gguf --mmproj mm-q8_0.gguf\"
-  llava-cli eval --tasks attr,count --n 5000 --seed 9 --write-data train/   pictures and JSONL for other programs
+  llava-cli eval --tasks attr,count --n 5000 --seed 9 --write-data train/
 
-All variants are in memory together; those with equal model flags share the weights. Answers are greedy (--temp 0) and at most 128
-tokens long unless flags say otherwise.";
+All variants are in memory together; those with equal model flags share the weights. Answers are greedy (--temp 0) and at \
+most 128 tokens long unless flags say otherwise.";
 
 #[derive(Debug, Args)]
 #[command(
@@ -50,7 +56,7 @@ tokens long unless flags say otherwise.";
     mut_arg("file", |a| a.hide(true)),
     mut_arg("temp", |a| a.default_value("0")),
     mut_arg("predict", |a| a.default_value("128")),
-    mut_arg("seed", |a| a.help("Seed of the questions, and of the random choice where --temp is not 0 [default: 1]"))
+    mut_arg("seed", |a| a.default_value("1").help("Seed of the questions, and of the random choice where --temp is not 0"))
 )]
 pub struct EvalArgs {
     #[command(flatten)]
@@ -67,7 +73,7 @@ pub struct WhatArgs {
     /// Built-in tasks, separated by commas; all: every one
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub tasks: Vec<String>,
-    /// Questions of each task; of --data, the first N in all
+    /// Questions of each task [default: 100]; of --data, the first N in all [default: all]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub n: Option<u64>,
     /// Questions of your own, one JSON object a line

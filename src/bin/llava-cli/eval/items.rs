@@ -97,7 +97,7 @@ fn tasks(names: &[String], demo: bool) -> Result<Vec<Task>> {
         return Ok(TASKS[..if demo { Task::OF_DEMO } else { TASKS.len() }].to_vec());
     }
     let mut tasks = Vec::new();
-    for name in names {
+    for name in names.iter().map(|name| name.trim()) {
         if name == "all" {
             return Ok(TASKS.to_vec());
         }
@@ -174,7 +174,7 @@ mod tests {
         assert_eq!((all.list.len(), all.tasks.len()), (24, 12));
         assert!(select(&args(&["attr", "sudoku"], 1, &[]), 1, true).is_err());
         // a task named twice is asked once
-        assert_eq!(select(&args(&["ocr", "ocr"], 3, &[]), 1, true).unwrap().list.len(), 3);
+        assert_eq!(select(&args(&["ocr", " ocr"], 3, &[]), 1, true).unwrap().list.len(), 3);
     }
 
     #[test]

@@ -41,7 +41,11 @@ pub fn run(args: &EvalArgs, argv: &[OsString], interrupt: &Interrupt) -> Result<
     let variants = variants::parse(args, argv)?;
     let plan = plan::Plan::new(&items, &args.what.scorers(), &variants)?;
     let mut results = results::Results::open(args.what.out.as_deref(), &plan)?;
-    answering::run(&plan, &mut results, interrupt)?;
+    let answered = answering::run(&plan, &mut results, interrupt);
+    if answered.is_err() && args.what.out.is_some() {
+        console::note("what was answered is kept: the same command goes on from there");
+    }
+    answered?;
     let summary = summary::Summary::new(&plan, &results);
     if let Some(folder) = &args.what.out {
         report::write(folder, &plan, &summary)?;
