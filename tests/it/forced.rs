@@ -51,6 +51,22 @@ fn along_its_own_answer_every_token_is_the_likeliest() {
     assert_eq!((nothing.rows().len(), nothing.rows().next()), (1, Some(first.as_slice())));
 }
 
+/// Positions behind a picture are each family's own.
+#[test]
+fn every_family_is_led_along_its_own_answer() {
+    for family in Family::ALL {
+        let mut session = session(family);
+        let mut answer = session.ask([show(3), say("x")]).unwrap();
+        answer.by_ref().for_each(|piece| drop(piece.unwrap()));
+        let tokens = answer.tokens().to_vec();
+        drop(answer);
+        session.clear();
+        let (forced, _) = session.force([show(3), say("x")], &tokens).unwrap();
+        let best: Vec<i32> = forced.rows().take(tokens.len()).map(likeliest).collect();
+        assert_eq!(best, tokens.iter().map(|t| t.0).collect::<Vec<_>>(), "{family:?}");
+    }
+}
+
 #[test]
 fn the_right_word_is_likelier_than_others() {
     let mut session = demo_session();

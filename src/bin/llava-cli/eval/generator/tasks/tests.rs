@@ -91,3 +91,30 @@ fn answers_have_the_form_of_their_task() {
         }
     }
 }
+
+/// Whatever colour an answer names, the picture shows it.
+#[test]
+fn what_is_named_is_there() {
+    for task in [Task::Attribute, Task::Relation, Task::Caption, Task::Small, Task::Presence, Task::Second] {
+        for i in 0..30 {
+            let q = make(task, 8, i);
+            if q.answer == "no" {
+                continue;
+            }
+            let text = format!(
+                "{} {}",
+                q.answer,
+                if task == Task::Attribute || task == Task::Presence { &q.question } else { "" }
+            );
+            let named: Vec<_> =
+                COLOURS.iter().filter(|c| text.split([' ', '?', '.']).any(|word| word == c.0)).collect();
+            assert!(!named.is_empty(), "{text}");
+            let picture = q.picture();
+            for (name, colour) in named {
+                let near = |pixel: &[u8]| pixel.iter().zip(colour).all(|(a, b)| a.abs_diff(*b) <= 50);
+                let count = picture.samples().chunks_exact(3).filter(|p| near(p)).count();
+                assert!(count >= 60, "{task:?} {i}: {count} pixels are {name}");
+            }
+        }
+    }
+}
