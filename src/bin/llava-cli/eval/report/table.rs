@@ -50,8 +50,13 @@ fn comparison(cell: &Cell) -> [String; 5] {
         || (none(), none()),
         |p| (format!("{}/{}", p.lost, p.gained), if p.p < 0.001 { "<0.001".into() } else { format!("{:.3}", p.p) }),
     );
-    let kl = |value: Option<f64>| value.map_or_else(none, |v| format!("{v:.4}"));
+    let kl = |value: Option<f64>| value.map_or_else(none, nats);
     [counts, p, kl(cell.kl_first), cell.same_first.map_or_else(none, percent), kl(cell.kl_mean)]
+}
+
+/// Four places, or the order of magnitude where they would all be zero.
+fn nats(value: f64) -> String {
+    if value == 0.0 || value >= 1e-3 { format!("{value:.4}") } else { format!("{value:.0e}") }
 }
 
 fn cost(cell: &Cell) -> [String; 6] {
