@@ -28,6 +28,7 @@ help:
 	@echo 'make overrides       build against prebuilt libraries and a source given by hand'
 	@echo 'make sanitize        tests under the address and undefined behaviour sanitizers'
 	@echo 'make bench           benchmarks'
+	@echo 'make eval-record     record the answers that the regression gate compares with'
 	@echo 'make parity PEER=..  compare answers with a llama-mtmd-cli of the same build'
 
 .PHONY: deps
@@ -112,3 +113,9 @@ parity: deps
 	@if [ -z "$(PEER)" ]; then echo 'usage: make parity PEER=path/to/llama-mtmd-cli (build b11434)' >&2; exit 2; fi
 	@$(call step,build llava-cli,$(CARGO) build $(CARGOFLAGS) --release --bin llava-cli)
 	@$(call step,comparison with the peer,python3 scripts/compare_with_peer.py --peer "$(PEER)" --ours target/release/llava-cli)
+
+# After a change of the demo model's weights: the answers that the regression gate compares with.
+.PHONY: eval-record
+eval-record: deps
+	@$(call step,record answers,LLAVA_RECORD_ANSWERS=1 $(CARGO) test $(CARGOFLAGS) --features $(FEATURES) --test it cli::gate)
+	@head -6 tests/it/cli/gate.tsv

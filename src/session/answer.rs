@@ -23,6 +23,7 @@ pub struct Answer<'s> {
     first: Option<Instant>,
     stream: TextStream,
     text: String,
+    tokens: Vec<Token>,
     /// Chosen, given out, but not in the KV cache yet: only decoded when one more is wanted.
     pending: Option<Token>,
     recorded: bool,
@@ -31,7 +32,17 @@ pub struct Answer<'s> {
 impl<'s> Answer<'s> {
     pub(super) fn new(session: &'s mut Session, (usage, received): (Usage, Instant)) -> Self {
         let stream = TextStream::new(&session.params.stop);
-        Self { session, usage, received, first: None, stream, text: String::new(), pending: None, recorded: false }
+        Self {
+            session,
+            usage,
+            received,
+            first: None,
+            stream,
+            text: String::new(),
+            tokens: Vec::new(),
+            pending: None,
+            recorded: false,
+        }
     }
 
     /// What it cost so far.
@@ -44,6 +55,12 @@ impl<'s> Answer<'s> {
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text
+    }
+
+    /// The tokens chosen so far, without the one that ends the answer.
+    #[must_use]
+    pub fn tokens(&self) -> &[Token] {
+        &self.tokens
     }
 
     /// Runs to the end and returns the whole text with what it cost.
@@ -109,6 +126,7 @@ impl<'s> Answer<'s> {
             return Ok(None);
         }
         self.usage.decode_tokens += TokenCount(1);
+        self.tokens.push(token);
         Ok(Some(token))
     }
 

@@ -4,7 +4,9 @@ mod answers;
 mod cache;
 mod chat;
 mod embed;
+mod eval;
 mod failures;
+mod gate;
 mod signals;
 
 use std::ffi::OsStr;

@@ -7,6 +7,7 @@ use llava::embedding::{CacheDtype, EmbeddingKey};
 use llava::image::Background;
 use llava::llama::{FlashAttention, KvType};
 
+use crate::eval;
 use crate::values::{self, CachePlace, CardinalOrAll, Layout, ThreadCount};
 use crate::version;
 
@@ -27,6 +28,7 @@ Examples:
   llava-cli -m folder/ -sys \"Be brief.\" -f question.txt    text only, from a file
   llava-cli --image sign.png -p \"What word is written?\"  the demo model
   llava-cli embed -m folder/ --image a.png -o a.npy      embedding rows for NumPy
+  llava-cli eval --n 100                                 how good the demo model is at its tasks
 
 Where pictures stand: before the text, in the order given. If the text holds <__media__> exactly as many times as there are
 pictures, they stand there instead; otherwise <__media__> is text like any other.
@@ -69,6 +71,9 @@ pub enum Command {
     /// Look after the cache folder: stats, list, clear, verify, export, import
     #[command(args_override_self = true)]
     Cache(CacheCommandArgs),
+    /// Ask questions whose right answers are known, and say how good the answers are
+    #[command(args_override_self = true, long_about = eval::ABOUT, after_long_help = eval::AFTER)]
+    Eval(Box<eval::EvalArgs>),
 }
 
 const EMBED: &str = "\
@@ -122,7 +127,7 @@ pub struct EmbedArgs {
     pub output: OutputArgs,
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Question")]
 pub struct PromptArgs {
     /// The question: answer it and end
@@ -157,7 +162,7 @@ pub struct PromptArgs {
     pub no_jinja: bool,
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, PartialEq, Args)]
 #[command(next_help_heading = "Model")]
 pub struct ModelArgs {
     /// Text model (GGUF), or a folder with one text model and one projector [default: the demo model]
@@ -199,7 +204,7 @@ pub struct ModelArgs {
     pub clip_layout: Layout,
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, PartialEq, Args)]
 #[command(next_help_heading = "Pictures")]
 pub struct PictureArgs {
     /// Picture file, or an encoded picture of `embed`; repeat it, or separate with commas, for several (order counts)
@@ -216,7 +221,7 @@ pub struct PictureArgs {
     pub background: Background,
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Context")]
 pub struct ContextArgs {
     /// Positions of the context; 0: as many as the model was trained with
@@ -239,7 +244,7 @@ pub struct ContextArgs {
     pub cache_type_v: KvType,
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Sampling")]
 pub struct SamplingArgs {
     /// Most tokens of an answer; -1: until the model ends it

@@ -6,9 +6,10 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 use llava::Error;
-use llava::session::{Answer, FinishReason, Part, Restored, Session, Usage};
+use llava::session::{Answer, FinishReason, Part, Restored, Session, SessionParams, Usage};
 
 use crate::args::AskArgs;
+use crate::cache;
 use crate::chat;
 use crate::console::{self, note};
 use crate::exit::{Problem, Stage};
@@ -30,7 +31,9 @@ pub fn run(args: &AskArgs, interrupt: &Interrupt, started: Instant) -> Result<()
     if question.as_ref().is_some_and(String::is_empty) && pictures.is_empty() {
         return Err(Problem::usage("the question is empty and there is no picture").into());
     }
-    params::session(args)?;
+    let (cache, snapshots) = cache::open(&args.cache)?;
+    let settings = params::session(&args.prompt, &args.model, &args.context, &args.sampling)?;
+    let settings = SessionParams { cache, snapshots, ..settings };
     let mut files = Files::find(&args.model)?;
     // a chat may be shown pictures of either kind
     let needs_eyes = pictures.iter().any(|p| matches!(p, Part::Picture(_)));
@@ -43,7 +46,7 @@ pub fn run(args: &AskArgs, interrupt: &Interrupt, started: Instant) -> Result<()
 
     let model = open::model(&args.model, &files, interrupt)?;
     let projector = open::projector(&args.model, &args.picture, &files, &model, interrupt)?;
-    let mut session = open::session(args, &model, projector)?;
+    let mut session = open::session(settings, &model, projector)?;
     if let Some(path) = &args.cache.session {
         take_up(&mut session, path)?;
     }

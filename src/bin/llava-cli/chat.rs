@@ -58,6 +58,10 @@ pub fn run(
             console::show("> ");
         }
         interrupt.idle();
+        if !interactive {
+            // pressed while a command was being handled: nobody is there to press again
+            interrupt.check()?;
+        }
         let Some(line) = read_line(&mut input)? else { break };
         interrupt.busy();
         let result = match line {

@@ -11,6 +11,7 @@ mod chat;
 mod console;
 mod embed;
 mod escape;
+mod eval;
 mod exit;
 mod files;
 mod legacy;
@@ -26,6 +27,7 @@ mod usage;
 mod values;
 mod version;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -35,7 +37,7 @@ fn main() -> ExitCode {
     let started = Instant::now();
     let result = legacy::translate(std::env::args_os()).and_then(|argv| {
         // clap prints its own usage errors, help and version, and ends with 2 or 0
-        run(args::Cli::parse_from(argv), started)
+        run(args::Cli::parse_from(&argv), &argv, started)
     });
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -43,12 +45,16 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(cli: args::Cli, started: Instant) -> anyhow::Result<()> {
+fn run(cli: args::Cli, argv: &[OsString], started: Instant) -> anyhow::Result<()> {
     let interrupt = signals::Interrupt::install()?;
     match cli.command {
         Some(args::Command::Embed(args)) => {
             logging::start(args.output.verbose, &interrupt);
             embed::run(&args, &interrupt)
+        }
+        Some(args::Command::Eval(args)) => {
+            logging::start(args.output.verbose, &interrupt);
+            eval::run(&args, argv, &interrupt)
         }
         Some(args::Command::Cache(args)) => cache::run(&args),
         None => {

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use llava::llama::Model;
 use llava::mtmd::Projector;
-use llava::session::Session;
+use llava::session::{Session, SessionParams};
 
-use crate::args::{AskArgs, ModelArgs, PictureArgs};
+use crate::args::{ModelArgs, PictureArgs};
 use crate::console::note;
 use crate::exit::Stage;
 use crate::files::Files;
@@ -57,7 +57,7 @@ pub fn projector(
 }
 
 /// A conversation on loaded models.
-pub fn session(args: &AskArgs, model: &Arc<Model>, projector: Option<Arc<Projector>>) -> Result<Session> {
+pub fn session(params: SessionParams, model: &Arc<Model>, projector: Option<Arc<Projector>>) -> Result<Session> {
     // the only file a session reads itself is the chat template's
-    Session::new(model, projector, params::session(args)?).context(Stage::Argument)
+    Session::new(model, projector, params).context(Stage::Argument)
 }

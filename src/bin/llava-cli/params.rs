@@ -11,8 +11,7 @@ use llava::mtmd::ProjectorParams;
 use llava::session::SessionParams;
 use llava::session::template::{TemplateEngine, UserTemplate};
 
-use crate::args::{AskArgs, ContextArgs, ModelArgs, PictureArgs, PromptArgs, SamplingArgs};
-use crate::cache;
+use crate::args::{ContextArgs, ModelArgs, PictureArgs, PromptArgs, SamplingArgs};
 use crate::escape::unescape;
 use crate::exit::{Problem, Stage};
 use crate::progress::progress;
@@ -48,29 +47,34 @@ pub fn projector(model: &ModelArgs, pictures: &PictureArgs, interrupt: &Interrup
     }
 }
 
-pub fn session(args: &AskArgs) -> Result<SessionParams> {
-    let (cache, snapshots) = cache::open(&args.cache)?;
-    if let Some(path) = &args.prompt.chat_template_file {
+/// Without caches: whoever wants them adds them.
+pub fn session(
+    prompt: &PromptArgs,
+    model: &ModelArgs,
+    context: &ContextArgs,
+    sampling: &SamplingArgs,
+) -> Result<SessionParams> {
+    if let Some(path) = &prompt.chat_template_file {
         // the session reads it again; loading takes too long to find out after it
         if read_text(path, "chat template")?.trim().is_empty() {
             return Err(Problem::usage(format!("chat template file {} is empty", path.display())).into());
         }
     }
     Ok(SessionParams {
-        cache,
-        snapshots,
-        context: context(&args.model, &args.context),
-        sampler: sampler(&args.sampling)?,
-        template: template(&args.prompt),
-        template_engine: engine(&args.prompt),
+        cache: None,
+        snapshots: None,
+        context: context_params(model, context),
+        sampler: sampler(sampling)?,
+        template: template(prompt),
+        template_engine: engine(prompt),
         // a negative number is upstream's "no limit"
-        max_tokens: usize::try_from(args.sampling.predict).ok(),
-        stop: args.sampling.reverse_prompt.iter().map(|s| text_of(&args.prompt, s)).collect(),
+        max_tokens: usize::try_from(sampling.predict).ok(),
+        stop: sampling.reverse_prompt.iter().map(|s| text_of(prompt, s)).collect(),
         ..SessionParams::default()
     })
 }
 
-fn context(model: &ModelArgs, args: &ContextArgs) -> ContextParams {
+fn context_params(model: &ModelArgs, args: &ContextArgs) -> ContextParams {
     ContextParams {
         n_ctx: args.ctx_size,
         n_batch: args.batch_size,
