@@ -7,7 +7,7 @@ SHELL := /bin/bash
 CARGO ?= cargo
 CARGOFLAGS ?=
 # The oracle of the tests; never part of a release build.
-FEATURES := parity,metrics
+FEATURES := parity,metrics,redis
 HOST := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
 # Where `make package` puts tarballs and verifies them.
 PACKAGE_DIR := target/tarballs
@@ -55,8 +55,18 @@ demo: deps
 	ask shapes.png 'Describe the image.' && \
 	ask above.png 'What is above the star?'
 
+# A real server for the tests of the shared tier; they start and stop it themselves.
+.PHONY: test-deps
+test-deps: deps
+	@if command -v redis-server >/dev/null || command -v valkey-server >/dev/null; then exit 0; fi; \
+	if command -v apt-get >/dev/null; then \
+	    $(APT) update -q && $(APT) install -y -q --no-install-recommends redis-server; \
+	else \
+	    echo 'redis-server or valkey-server is missing, and there is no apt-get to install it with.' >&2; exit 1; \
+	fi
+
 .PHONY: test
-test: deps
+test: test-deps
 	@$(call step,cargo build,$(CARGO) build $(CARGOFLAGS) --workspace --all-targets --features $(FEATURES))
 	@$(call step,cargo test,$(CARGO) test $(CARGOFLAGS) --workspace --features $(FEATURES))
 

@@ -16,6 +16,8 @@ pub use cache::{
     CacheConfig, CacheFolder, CacheStats, DiskConfig, DiskEntry, EmbeddingCache, Hit, Room, SharedError, SharedTier,
     Tier, Verified, Wanted,
 };
+#[cfg(feature = "redis")]
+pub use cache::{RedisConfig, RedisTier};
 pub(crate) use entry::{Kind, seal, unseal};
 
 pub use entry::{CacheDtype, EntryFacts, inspect};

@@ -43,6 +43,13 @@ pub fn open(args: &CacheArgs) -> Result<Caches> {
     Ok((Some(EmbeddingCache::new(config)), snapshots))
 }
 
+#[cfg(feature = "redis")]
+fn redis(config: CacheConfig, url: &str) -> Result<CacheConfig> {
+    use llava::embedding::{RedisConfig, RedisTier};
+    Ok(config.shared(Arc::new(RedisTier::new(RedisConfig::new(url))?)))
+}
+
+#[cfg(not(feature = "redis"))]
 fn redis(_: CacheConfig, url: &str) -> Result<CacheConfig> {
     Err(Problem::usage(format!("--cache {url}: this program was built without the feature `redis`")).into())
 }

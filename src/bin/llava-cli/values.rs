@@ -65,7 +65,7 @@ impl FromStr for CachePlace {
             "off" | "none" => Ok(Self::Off),
             "mem" | "memory" => Ok(Self::Memory),
             "disk" => Ok(Self::Disk),
-            url if url.starts_with("redis://") || url.starts_with("redis+unix://") || url.starts_with("unix://") => {
+            url if ["redis://", "valkey://", "unix://"].iter().any(|scheme| url.starts_with(scheme)) => {
                 Ok(Self::Redis(url.to_owned()))
             }
             _ => Err("off, mem, disk or redis://HOST:PORT".to_owned()),

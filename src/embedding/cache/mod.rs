@@ -14,6 +14,8 @@ mod disk;
 mod flight;
 mod folder;
 mod lru;
+#[cfg(feature = "redis")]
+mod redis;
 mod shared;
 mod stats;
 #[cfg(test)]
@@ -22,6 +24,8 @@ mod tests;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+#[cfg(feature = "redis")]
+pub use self::redis::{RedisConfig, RedisTier};
 pub use config::{CacheConfig, DiskConfig};
 pub use disk::DiskEntry;
 pub use folder::{CacheFolder, Room, Verified};
