@@ -7,6 +7,7 @@ use llava::embedding::{CacheDtype, EmbeddingKey};
 use llava::image::Background;
 use llava::llama::{FlashAttention, KvType};
 
+use crate::bench;
 use crate::values::{self, CachePlace, CardinalOrAll, Layout, ThreadCount};
 use crate::version;
 
@@ -27,6 +28,7 @@ Examples:
   llava-cli -m folder/ -sys \"Be brief.\" -f question.txt    text only, from a file
   llava-cli --image sign.png -p \"What word is written?\"  the demo model
   llava-cli embed -m folder/ --image a.png -o a.npy      embedding rows for NumPy
+  llava-cli bench -m folder/ --json result.json          what reuse saves on this machine
 
 Where pictures stand: before the text, in the order given. If the text holds <__media__> exactly as many times as there are
 pictures, they stand there instead; otherwise <__media__> is text like any other.
@@ -69,6 +71,9 @@ pub enum Command {
     /// Look after the cache folder: stats, list, clear, verify, export, import
     #[command(args_override_self = true)]
     Cache(CacheCommandArgs),
+    /// Measure what reuse saves, against the path that has none
+    #[command(args_override_self = true, long_about = bench::LONG_ABOUT)]
+    Bench(Box<bench::BenchArgs>),
 }
 
 const EMBED: &str = "\

@@ -6,6 +6,7 @@
 
 mod args;
 mod ask;
+mod bench;
 mod cache;
 mod chat;
 mod console;
@@ -49,6 +50,10 @@ fn run(cli: args::Cli, started: Instant) -> anyhow::Result<()> {
         Some(args::Command::Embed(args)) => {
             logging::start(args.output.verbose, &interrupt);
             embed::run(&args, &interrupt)
+        }
+        Some(args::Command::Bench(args)) => {
+            logging::start(args.output.verbose, &interrupt);
+            bench::run(&args, &interrupt, started)
         }
         Some(args::Command::Cache(args)) => cache::run(&args),
         None => {

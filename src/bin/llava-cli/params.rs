@@ -70,7 +70,7 @@ pub fn session(args: &AskArgs) -> Result<SessionParams> {
     })
 }
 
-fn context(model: &ModelArgs, args: &ContextArgs) -> ContextParams {
+pub fn context(model: &ModelArgs, args: &ContextArgs) -> ContextParams {
     ContextParams {
         n_ctx: args.ctx_size,
         n_batch: args.batch_size,
