@@ -49,17 +49,22 @@ fn inode(_: &Metadata) -> (u64, u64, i64, i64) {
 }
 
 /// XXH3-128 of all bytes of a file. Read once per process and file: as long as path, size, times and inode stay the same, the
-/// hash is remembered.
+/// hash is remembered; who asks while it is being read waits.
 ///
 /// # Errors
 /// [`Error::Io`].
 pub fn content_hash(path: impl AsRef<Path>) -> Result<u128> {
     static KNOWN: Mutex<Option<HashMap<Identity, u128>>> = Mutex::new(None);
+    static READING: Mutex<()> = Mutex::new(());
     let path = path.as_ref();
     let io = |action| move |source| Error::Io { action, path: path.to_owned(), source };
     let mut file = File::open(path).map_err(io("open"))?;
     let identity = Identity::new(path, &file.metadata().map_err(io("read"))?);
     let known = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(hash) = known().as_ref().and_then(|k| k.get(&identity)) {
+        return Ok(*hash);
+    }
+    let _one = READING.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(hash) = known().as_ref().and_then(|k| k.get(&identity)) {
         return Ok(*hash);
     }

@@ -20,6 +20,18 @@ impl Projector {
         content_hash(self.path())
     }
 
+    /// Has the fingerprint read on a thread of its own, so that the first question need not wait for it.
+    pub(crate) fn fingerprint_ahead(&self) {
+        let path = self.path().to_owned();
+        let reading = std::thread::Builder::new().name("llava-fingerprint".into()).spawn(move || {
+            // whoever needs it reads it again and tells the error
+            let _ = content_hash(path);
+        });
+        if let Err(error) = reading {
+            tracing::debug!(%error, "no thread for the fingerprint: the first question waits for it");
+        }
+    }
+
     /// What all keys of this projector have in common.
     fn key_base(&self, salt: &[u8]) -> Result<KeyBuilder> {
         let info = self.info();

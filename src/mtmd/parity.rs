@@ -1,4 +1,5 @@
-//! Upstream's own ways, as oracles for tests: its picture decoder, its encoder call, its decoding helper.
+//! Upstream's own ways, as oracles for tests and as the other side of benchmarks: its picture decoder, its encoder call, its
+//! decoding helper.
 //!
 //! Compiled only under the feature `parity`, never in a release: upstream's helper embeds two libraries whose symbols clash
 //! with other copies of them.
@@ -60,6 +61,22 @@ pub fn eval_prompt(
     images: &[&RgbImage],
     add_special: bool,
 ) -> Result<i32> {
+    context.clear()?;
+    eval_into(projector, context, texts, images, add_special)
+}
+
+/// As [`eval_prompt`], into a context that the caller has emptied: emptying overwrites the whole KV cache, which does not belong
+/// into a measured time.
+///
+/// # Errors
+/// As [`eval_prompt`].
+pub fn eval_into(
+    projector: &Projector,
+    context: &mut Context,
+    texts: &[&str],
+    images: &[&RgbImage],
+    add_special: bool,
+) -> Result<i32> {
     let bad =
         |reason: &str| Error::BadParameter { name: "texts", value: texts.len().to_string(), reason: reason.into() };
     if texts.len() != images.len() + 1 {
@@ -76,7 +93,6 @@ pub fn eval_prompt(
     let ny: Vec<u32> = images.iter().map(|i| i.height_px()).collect();
     let n_batch = i32::try_from(context.n_batch()).unwrap_or(i32::MAX);
     let mut n_past = 0_i32;
-    context.clear()?;
     let mut owner = projector.lock();
     // SAFETY: projector and context live and are borrowed; every array is as long as the counts say and outlives the call.
     let status = unsafe {

@@ -80,6 +80,9 @@ impl Session {
                     reason: "it was loaded for another model".into(),
                 });
             }
+            if params.cache.is_some() || params.snapshots.is_some() {
+                projector.fingerprint_ahead();
+            }
             let whole = whole_picture(projector)?;
             params.context.n_ubatch = params.context.n_ubatch.max(whole);
             params.context.n_batch = params.context.n_batch.max(whole);

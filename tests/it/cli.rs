@@ -1,6 +1,7 @@
 //! The program from outside: arguments in, bytes and an exit code out. Every test has a cache folder of its own.
 
 mod answers;
+mod bench;
 mod cache;
 mod chat;
 mod embed;

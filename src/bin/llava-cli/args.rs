@@ -7,6 +7,7 @@ use llava::embedding::{CacheDtype, EmbeddingKey};
 use llava::image::Background;
 use llava::llama::{FlashAttention, KvType};
 
+use crate::bench;
 use crate::eval;
 use crate::values::{self, CachePlace, CardinalOrAll, Layout, ThreadCount};
 use crate::version;
@@ -29,6 +30,7 @@ Examples:
   llava-cli --image sign.png -p \"What word is written?\"  the demo model
   llava-cli embed -m folder/ --image a.png -o a.npy      embedding rows for NumPy
   llava-cli eval --n 100                                 how good the demo model is at its tasks
+  llava-cli bench -m folder/ --json result.json          what reuse saves on this machine
 
 Where pictures stand: before the text, in the order given. If the text holds <__media__> exactly as many times as there are
 pictures, they stand there instead; otherwise <__media__> is text like any other.
@@ -74,6 +76,9 @@ pub enum Command {
     /// Ask questions whose right answers are known, and say how good the answers are
     #[command(args_override_self = true, long_about = eval::ABOUT, after_long_help = eval::AFTER)]
     Eval(Box<eval::EvalArgs>),
+    /// Measure what reuse saves, against the path that has none
+    #[command(args_override_self = true, long_about = bench::LONG_ABOUT)]
+    Bench(Box<bench::BenchArgs>),
 }
 
 const EMBED: &str = "\

@@ -6,6 +6,7 @@
 
 mod args;
 mod ask;
+mod bench;
 mod cache;
 mod chat;
 mod console;
@@ -55,6 +56,10 @@ fn run(cli: args::Cli, argv: &[OsString], started: Instant) -> anyhow::Result<()
         Some(args::Command::Eval(args)) => {
             logging::start(args.output.verbose, &interrupt);
             eval::run(&args, argv, &interrupt)
+        }
+        Some(args::Command::Bench(args)) => {
+            logging::start(args.output.verbose, &interrupt);
+            bench::run(&args, &interrupt, started)
         }
         Some(args::Command::Cache(args)) => cache::run(&args),
         None => {

@@ -74,7 +74,7 @@ pub fn session(
     })
 }
 
-fn context_params(model: &ModelArgs, args: &ContextArgs) -> ContextParams {
+pub fn context_params(model: &ModelArgs, args: &ContextArgs) -> ContextParams {
     ContextParams {
         n_ctx: args.ctx_size,
         n_batch: args.batch_size,
