@@ -133,7 +133,7 @@ def compare_cli(args):
     same = right = 0
     for x in samples:
         command = [args.cli, "-m", args.lm, "--mmproj", args.mmproj, "--image", args.samples / x["image"], "-p", x["question"],
-                   "--temp", "0", "-n", str(ANSWER)]
+                   "--temp", "0", "-n", str(args.length)]
         got = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
         same += got == x["greedy"]
         right += got == x["answer"]
@@ -153,6 +153,7 @@ def main():
     ap.add_argument("--out", type=Path)
     ap.add_argument("--samples", type=Path)
     ap.add_argument("--cli", default="llava-cli")
+    ap.add_argument("--length", type=int, default=ANSWER, help="cli: tokens of an answer, at most")
     ap.add_argument("--lm")
     ap.add_argument("--mmproj")
     args = ap.parse_args()

@@ -44,11 +44,25 @@ def update(params, moments, grads, lr, t, rates, decay):
     return part(0), {"m": part(1), "v": part(2)}, norm
 
 
-def learning_rate(args, step, decay_from, decay_steps):
-    rate = args.lr * min(1.0, (step + 1) / args.warm)
-    if decay_from >= 0:
-        rate *= max(0.0, 1 - (step - decay_from) / decay_steps)
-    return rate
+class Schedule:
+    """Warm-up, constant, linear fall to zero over `--decay` steps, or seconds where the end of the time is what is known."""
+
+    def __init__(self, args, began=-1, length=None):
+        self.args, self.began, self.length = args, began, length or args.decay
+
+    def rate(self, step):
+        """The learning rate of a step; None after the last."""
+        a = self.args
+        now = time.time() if a.decay_seconds else step
+        asked = a.decay_file and os.path.exists(a.decay_file)
+        if self.began < 0 and (asked or (not a.decay_seconds and step >= a.steps - self.length)):
+            self.began = now
+            if asked:
+                self.length = int(open(a.decay_file).read().strip() or self.length)
+        left = 1.0 if self.began < 0 else 1 - (now - self.began) / self.length
+        if step >= a.steps or left <= 0:
+            return None
+        return a.lr * min(1.0, (step + 1) / a.warm) * left
 
 
 def tower_notes(right):
@@ -110,12 +124,13 @@ def starting_point(args):
 def run(args):
     params, frozen, loss, make_feed, rates = STAGES[args.stage](args, starting_point(args))
     moments = {k: jax.tree.map(jnp.zeros_like, params) for k in "mv"}
-    step, seen, decay_from, decay_steps = 0, args.first, -1, args.decay
+    step, seen, schedule = 0, args.first, Schedule(args)
     if os.path.exists(args.state):
         state = load(args.state)
         params, moments = (jax.tree.map(jnp.asarray, state[k]) for k in ("params", "moments"))
         frozen = {k: params.pop(k) for k in frozen}
-        step, seen, decay_from, decay_steps = (int(v) for v in state["progress"])
+        step, seen, began, length = (int(v) for v in state["progress"])
+        schedule = Schedule(args, began, length)
 
     @jax.jit
     def train_step(params, moments, frozen, batch, lr, t):
@@ -124,19 +139,17 @@ def run(args):
         return params, moments, notes | {"norm": norm}
 
     def keep():
-        state = {"params": params | frozen, "moments": moments, "progress": np.array([step, feed.next, decay_from, decay_steps])}
-        save(args.state, state)
+        progress = np.array([step, feed.next, int(schedule.began), schedule.length])
+        save(args.state, {"params": params | frozen, "moments": moments, "progress": progress})
 
     feed = make_feed(seen)
     notes, began, saved, tried = [], time.time(), time.time(), time.time() if step else 0
-    while step < args.steps and not (decay_from >= 0 and step >= decay_from + decay_steps):
+    while True:
         while args.pause_file and os.path.exists(args.pause_file):
             time.sleep(1)
-        if decay_from < 0 and (step >= args.steps - decay_steps or (args.decay_file and os.path.exists(args.decay_file))):
-            if args.decay_file and os.path.exists(args.decay_file):
-                decay_steps = int(open(args.decay_file).read().strip() or decay_steps)
-            decay_from = step
-        lr = learning_rate(args, step, decay_from, decay_steps)
+        lr = schedule.rate(step)
+        if lr is None:
+            break
         params, moments, note = train_step(params, moments, frozen, feed.batch(), lr, step + 1.0)
         notes.append(note)
         step += 1
@@ -164,6 +177,7 @@ def main():
     ap.add_argument("--freeze", action="store_true", help="vlm: leave the tower as it is")
     ap.add_argument("--steps", type=int, required=True)
     ap.add_argument("--decay", type=int, default=600, help="steps over which the learning rate falls to zero")
+    ap.add_argument("--decay-seconds", action="store_true", help="--decay and --decay-file speak of seconds")
     ap.add_argument("--warm", type=int, default=100)
     ap.add_argument("--batch", type=int, default=16, help="pictures a step")
     ap.add_argument("--lr", type=float, default=1.5e-3)
@@ -186,7 +200,7 @@ def main():
     ap.add_argument("--n", type=int, default=60, help="held-out pictures a task")
     ap.add_argument("--eval-stream", type=int, default=98, help="seed stream of these; the reported results use another")
     ap.add_argument("--pause-file")
-    ap.add_argument("--decay-file", help="starts the decay; may hold its number of steps")
+    ap.add_argument("--decay-file", help="starts the decay; may hold its length")
     run(ap.parse_args())
 
 
