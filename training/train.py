@@ -94,8 +94,8 @@ def vlm_stage(args, start):
         logits, looks = model.decode(p["lm"], visual, b["token"], b["segment"], b["rows"], b["shift"])
         answer = model.answer_loss(logits, b["want"], b["valid"])
         pointing, counting = model.pointing_loss(looks, b["owner"], b["labels"][..., data.CENTRE] == 1, b["point"])
-        total = answer + args.point * (pointing + counting) + args.dense * dense + 0.02 * model.position_loss(p["aux"], visual)
-        return total, {"answer": answer, "pointing": pointing, "counting": counting, "dense": dense} | tower_notes(right)
+        total = answer + args.point * pointing + args.count * counting + args.dense * dense
+        return total + 0.02 * model.position_loss(p["aux"], visual), {"answer": answer, "pointing": pointing, "counting": counting, "dense": dense} | tower_notes(right)
 
     features = jax.jit(lambda u8: model.tower(start["vit"], model.pixels(u8))) if args.freeze else None
     return params, frozen, loss, lambda first: Feed(args, first, features), {"vit": args.tower_rate, "aux": 0.5}
@@ -187,6 +187,7 @@ def main():
     ap.add_argument("--weights", type=lambda s: [float(v) for v in s.split(",")], default=[2.0, 4.0, 0.5, 1.0],
                     help="tower: weights of what is here, the count, the neighbours, the other labels")
     ap.add_argument("--point", type=float, default=0.1, help="vlm: weight of the supervised attention")
+    ap.add_argument("--count", type=float, default=0.5, help="vlm: the same for counts")
     ap.add_argument("--tower-rate", type=float, default=0.35, help="vlm: factor on the learning rate of the tower")
     ap.add_argument("--dense", type=float, default=0.06, help="vlm: weight of the dense targets where the tower is trained")
     ap.add_argument("--jitter", type=float, default=0.5, help="vlm: share of questions with shifted positions")
