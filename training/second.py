@@ -215,7 +215,8 @@ def main():
     write_lm(args.out / f"demo-qwen2vl-lm-{args.type}.gguf", p["lm"], half)
     write_projector(args.out / f"demo-qwen2vl-mmproj-{args.type}.gguf", p["vit"], p["proj"], half)
     square, other = (data.held_out("grid", i, data.SAMPLES)[0] for i in (0, 1))
-    pictures = {"square": square, "wide": np.concatenate([square, other[:, :96]], 1), "tall": np.concatenate([square, other[:96]])}
+    pictures = {"square": square, "wide": np.concatenate([square, other[:, :96]], 1)}
+    pictures["tall"] = np.concatenate([square, other[:96]])
     with open(args.out / "samples.jsonl", "w") as file:
         for name, picture in pictures.items():
             Image.fromarray(picture).save(args.out / f"{name}.png")

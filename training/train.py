@@ -95,7 +95,8 @@ def vlm_stage(args, start):
         answer = model.answer_loss(logits, b["want"], b["valid"])
         pointing, counting = model.pointing_loss(looks, b["owner"], b["labels"][..., data.CENTRE] == 1, b["point"])
         total = answer + args.point * pointing + args.count * counting + args.dense * dense
-        return total + 0.02 * model.position_loss(p["aux"], visual), {"answer": answer, "pointing": pointing, "counting": counting, "dense": dense} | tower_notes(right)
+        notes = {"answer": answer, "pointing": pointing, "counting": counting, "dense": dense} | tower_notes(right)
+        return total + 0.02 * model.position_loss(p["aux"], visual), notes
 
     features = jax.jit(lambda u8: model.tower(start["vit"], model.pixels(u8))) if args.freeze else None
     return params, frozen, loss, lambda first: Feed(args, first, features), {"vit": args.tower_rate, "aux": 0.5}
