@@ -148,6 +148,7 @@ def run(args):
     while True:
         while args.pause_file and os.path.exists(args.pause_file):
             time.sleep(1)
+            schedule.began += args.decay_seconds and schedule.began >= 0  # a pause is not training time
         lr = schedule.rate(step)
         if lr is None:
             break
