@@ -289,7 +289,7 @@ fn parse_tile(body: &mut Reader<'_>, width: usize) -> Option<EncodedTile> {
     let at: Option<Vec<Position>> = (0..tokens)
         .map(|_| Some(Position { t: body.int()?, y: body.int()?, x: body.int()?, z: body.int()? }))
         .collect();
-    let at = at.filter(|list| list.iter().flat_map(|p| p.sections()).all(|n| n >= 0 && n <= 1 << 24))?;
+    let at = at.filter(|list| list.iter().flat_map(|p| p.sections()).all(|n| (0..=1 << 24).contains(&n)))?;
     let rows = Embedding::new(body.floats()?, tokens, width, grid).ok()?;
     let image = ImageChunk { tokens: TokenCount(tokens), positions: PosCount(positions), grid, non_causal, tiles };
     Some(EncodedTile { image, rows, positions: at, moves })
