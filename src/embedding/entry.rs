@@ -140,6 +140,11 @@ pub fn inspect(bytes: &[u8]) -> Option<EntryFacts> {
     Some(EntryFacts { key, rows: narrow(embedding.rows().get()), width: narrow(embedding.width()), dtype: Some(dtype) })
 }
 
+/// How the floats of a whole entry are stored.
+pub(crate) fn dtype(bytes: &[u8]) -> CacheDtype {
+    if bytes.len() >= HEADER_BYTES && number_at(&bytes[32..36]) == 1 { CacheDtype::F16 } else { CacheDtype::F32 }
+}
+
 /// Header and payload of an embedding.
 pub(crate) fn encode(key: EmbeddingKey, embedding: &Embedding, dtype: CacheDtype) -> ([u8; HEADER_BYTES], Vec<u8>) {
     let values = embedding.as_slice();

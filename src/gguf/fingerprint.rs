@@ -48,6 +48,32 @@ fn inode(_: &Metadata) -> (u64, u64, i64, i64) {
     (0, 0, 0, 0)
 }
 
+/// A file as it was at one moment: tells later whether it is still the same.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Seen(Identity);
+
+impl Seen {
+    /// Looks at a file.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub(crate) fn new(path: &Path) -> Result<Self> {
+        let io = |source| Error::Io { action: "read", path: path.to_owned(), source };
+        Ok(Self(Identity::new(path, &std::fs::metadata(path).map_err(io)?)))
+    }
+
+    /// Refuses a file that was replaced or written to since.
+    ///
+    /// # Errors
+    /// [`Error::Io`], [`Error::State`].
+    pub(crate) fn check(&self) -> Result<()> {
+        if Self::new(&self.0.path)? == *self {
+            return Ok(());
+        }
+        Err(Error::State { reason: format!("{} has changed since it was loaded", self.0.path.display()) })
+    }
+}
+
 /// XXH3-128 of all bytes of a file. Read once per process and file: as long as path, size, times and inode stay the same, the
 /// hash is remembered; who asks while it is being read waits.
 ///

@@ -28,6 +28,7 @@ mod tests;
 pub(crate) use check::needed_tokens;
 pub use check::{ProjectorFacts, TextFacts, check_pair, check_projector, check_text_model};
 pub use file::{GgufFile, TensorInfo};
+pub(crate) use fingerprint::Seen;
 pub use fingerprint::{content_hash, sampled_hash};
 pub use read::{MAX_HEADER_BYTES, MAX_KEYS, MAX_TENSORS};
 pub use tensor_type::TensorType;

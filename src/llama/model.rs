@@ -12,6 +12,7 @@ use super::ffi::{construct, owned_str};
 use super::params::{LoadMode, ModelParams, ProgressCall};
 use super::vocab::Vocab;
 use crate::error::{Error, Result};
+use crate::gguf::Seen;
 use crate::gguf::{GgufFile, TextFacts, check_text_model, sampled_hash};
 
 /// How the model rotates positions into queries and keys.
@@ -50,6 +51,7 @@ pub struct Model {
     path: PathBuf,
     facts: TextFacts,
     fingerprint: OnceLock<u128>,
+    seen: Seen,
 }
 
 impl Model {
@@ -64,6 +66,7 @@ impl Model {
     pub fn load(path: impl AsRef<Path>, params: &ModelParams) -> Result<Arc<Self>> {
         let path = path.as_ref();
         let backend = Backend::start()?;
+        let seen = Seen::new(path)?;
         let header = GgufFile::open_split(path)?;
         let facts = check_text_model(&header)?;
         drop(header);
@@ -91,7 +94,7 @@ impl Model {
         if progress.finish() {
             return Err(Error::Cancelled);
         }
-        Ok(Arc::new(Self { owner: owner?, backend, path: path.to_owned(), facts, fingerprint: OnceLock::new() }))
+        Ok(Arc::new(Self { owner: owner?, backend, path: path.to_owned(), facts, fingerprint: OnceLock::new(), seen }))
     }
 
     pub(crate) fn as_ptr(&self) -> *const sys::llama_model {
@@ -106,12 +109,13 @@ impl Model {
     /// Tells this model's weights from others': [`crate::gguf::sampled_hash`] of its file, read at the first call.
     ///
     /// # Errors
-    /// Those of [`crate::gguf::sampled_hash`], where the file is gone or has changed since.
+    /// Those of [`crate::gguf::sampled_hash`]; [`Error::State`] where the file has changed since it was loaded.
     pub fn weights_fingerprint(&self) -> Result<u128> {
         if let Some(known) = self.fingerprint.get() {
             return Ok(*known);
         }
         let hash = sampled_hash(&self.path)?;
+        self.seen.check()?;
         Ok(*self.fingerprint.get_or_init(|| hash))
     }
 

@@ -15,9 +15,15 @@ impl Projector {
     /// XXH3-128 of the projector file's content. The first call reads the file.
     ///
     /// # Errors
-    /// [`crate::Error::Io`] where it cannot be read any more.
+    /// [`crate::Error::Io`] where it cannot be read any more, [`crate::Error::State`] where it has changed since it was loaded.
     pub fn fingerprint(&self) -> Result<u128> {
-        content_hash(self.path())
+        if let Some(known) = self.fingerprint.get() {
+            return Ok(*known);
+        }
+        let hash = content_hash(self.path())?;
+        // of the file that was loaded, not of one that took its place
+        self.seen.check()?;
+        Ok(*self.fingerprint.get_or_init(|| hash))
     }
 
     /// Has the fingerprint read on a thread of its own, so that the first question need not wait for it.

@@ -3,13 +3,13 @@
 use std::ffi::c_char;
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use llava_sys as sys;
 
 use super::params::{ClipLayout, ProjectorParams};
 use crate::error::{Error, Result};
-use crate::gguf::{GgufFile, ProjectorFacts, check_pair, check_projector, needed_tokens};
+use crate::gguf::{GgufFile, ProjectorFacts, Seen, check_pair, check_projector, needed_tokens};
 use crate::llama::{FlashAttention, Model, ProgressCall, check, construct, path_to_c, physical_cores};
 
 /// Owner of a `llava_projector`.
@@ -94,6 +94,8 @@ pub struct Projector {
     path: PathBuf,
     info: ProjectorInfo,
     params: ProjectorParams,
+    pub(super) seen: Seen,
+    pub(super) fingerprint: OnceLock<u128>,
 }
 
 impl Projector {
@@ -107,6 +109,7 @@ impl Projector {
     /// words where libmtmd refuses it; [`Error::BadParameter`]; [`Error::Cancelled`].
     pub fn load(path: impl AsRef<Path>, model: &Arc<Model>, params: &ProjectorParams) -> Result<Arc<Self>> {
         let path = path.as_ref();
+        let seen = Seen::new(path)?;
         let header = GgufFile::open(path)?;
         let facts = check_projector(&header)?;
         check_fit(&header, &facts, model)?;
@@ -147,6 +150,8 @@ impl Projector {
             path: path.to_owned(),
             info,
             params: params.clone(),
+            seen,
+            fingerprint: OnceLock::new(),
         }))
     }
 

@@ -49,6 +49,10 @@ impl Writer {
         self.0.extend_from_slice(&n.to_le_bytes());
     }
 
+    pub(super) fn hash(&mut self, hash: u128) {
+        self.0.extend_from_slice(&hash.to_le_bytes());
+    }
+
     pub(super) fn len(&mut self, n: usize) {
         self.0.extend_from_slice(&(n as u64).to_le_bytes());
     }
@@ -79,6 +83,10 @@ impl<'a> Reader<'a> {
 
     pub(super) fn int(&mut self) -> Option<i32> {
         Some(i32::from_le_bytes(self.take(4)?.try_into().ok()?))
+    }
+
+    pub(super) fn hash(&mut self) -> Option<u128> {
+        Some(u128::from_le_bytes(self.take(16)?.try_into().ok()?))
     }
 
     pub(super) fn len(&mut self) -> Option<usize> {

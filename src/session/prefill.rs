@@ -191,7 +191,10 @@ impl Memory {
 
     /// As [`Self::is_exact`], and something is there at all.
     fn ends_where_live_does(&self) -> bool {
-        self.live.is_empty() || (self.context.positions(SEQUENCE).is_some() && self.is_exact())
+        let Some((_, last)) = self.context.positions(SEQUENCE) else { return self.live.is_empty() };
+        // under M-RoPE the largest position of a picture at the end lies before the position that follows it
+        let behind_picture = matches!(self.live.last(), Some(Item::Image(_)));
+        last + 1 == self.next_position() || (behind_picture && last < self.next_position())
     }
 
     /// Whether a sliding window that ends at `from` is still complete.

@@ -3,7 +3,7 @@
 //! ```text
 //! magic "LLAVASES", version, bytes of the body, XXH3-128 of the body, body:
 //!   messages: role, parts: text, a picture as PNG, or an encoded picture
-//!   items of the KV cache: token, or (picture, tokens before it, chunk)
+//!   items of the KV cache: token, or (key of the rows, picture, tokens before it, chunk)
 //!   state of the sequence, as llama::SequenceState writes it
 //! ```
 //! All numbers are little-endian, all lists and texts are length-prefixed.
@@ -20,7 +20,7 @@ use crate::llama::{SequenceState, Token};
 use crate::units::TokenCount;
 
 const MAGIC: &[u8; 8] = b"LLAVASES";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// What came back of a saved conversation.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,8 +75,9 @@ impl Session {
                             out.byte(0);
                             out.int(token.0);
                         }
-                        Live::Image { index, before, chunk } => {
+                        Live::Image { index, before, chunk, key } => {
                             out.byte(1);
+                            out.hash(key);
                             [index, before.get(), chunk].into_iter().for_each(|n| out.len(n));
                         }
                     }
@@ -125,7 +126,13 @@ impl Session {
                 Item::Token(token) => Some(Live::Token(*token)),
                 Item::Image(image) => {
                     let known = self.prepared.iter().find(|r| r.chunks.is(&image.source))?;
-                    Some(Live::Image { index: known.index, before: known.before, chunk: image.chunk })
+                    // the conversation may have been edited since
+                    let now = self.messages.iter().flat_map(Message::shown).nth(known.index)?;
+                    if now.content_hash() != image.picture {
+                        return None;
+                    }
+                    let key = name(item).ok()??;
+                    Some(Live::Image { index: known.index, before: known.before, chunk: image.chunk, key })
                 }
             })
             .collect()
@@ -145,7 +152,7 @@ impl Session {
             match *item {
                 Live::Token(token) if self.model().vocab().contains(token) => items.push(Item::Token(token)),
                 Live::Token(_) => return Err(refuse("it has tokens that this model does not know")),
-                Live::Image { index, before, chunk } => {
+                Live::Image { index, before, chunk, key } => {
                     let picture = *pictures.get(index).ok_or_else(|| refuse("a picture is missing"))?;
                     let known = self.prepared.iter().find(|r| r.index == index).map(|r| r.chunks.clone());
                     let chunks = match known {
@@ -159,6 +166,10 @@ impl Session {
                     };
                     let item = image_item(picture.content_hash(), index, &chunks, chunk)
                         .ok_or_else(|| refuse("its pictures were cut otherwise"))?;
+                    // another projector, another layout, another picture: what the KV cache holds was made of other rows
+                    if name(&item)? != Some(key) {
+                        return Err(refuse("its pictures were encoded otherwise"));
+                    }
                     items.push(item);
                 }
             }
@@ -171,11 +182,19 @@ impl Session {
     }
 }
 
+/// The name of an image item's rows.
+fn name(item: &Item) -> Result<Option<u128>> {
+    match item {
+        Item::Image(image) => Ok(image.key()?.map(|key| key.to_u128())),
+        Item::Token(_) => Ok(None),
+    }
+}
+
 /// An item of the KV cache, without the pixels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Live {
     Token(Token),
-    Image { index: usize, before: TokenCount, chunk: usize },
+    Image { index: usize, before: TokenCount, chunk: usize, key: u128 },
 }
 
 struct Saved {
@@ -216,7 +235,10 @@ fn read_body(body: &mut Reader<'_>) -> Option<Result<Saved>> {
     for _ in 0..body.len()? {
         live.push(match body.byte()? {
             0 => Live::Token(Token(body.int()?)),
-            1 => Live::Image { index: body.len()?, before: TokenCount(body.len()?), chunk: body.len()? },
+            1 => {
+                let key = body.hash()?;
+                Live::Image { index: body.len()?, before: TokenCount(body.len()?), chunk: body.len()?, key }
+            }
             _ => return None,
         });
     }

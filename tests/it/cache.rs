@@ -269,3 +269,22 @@ fn recurrent_models_go_back_to_saved_states_only() {
         assert!(usage.finish != llava::session::FinishReason::Error);
     }
 }
+
+/// A projector that is replaced on disk while it is loaded: its rows are not kept under the new file's name.
+#[test]
+fn a_replaced_projector_file_is_noticed() {
+    let home = tempfile::tempdir().unwrap();
+    let pair = files(Family::Llava15);
+    let path = home.path().join("mmproj.gguf");
+    std::fs::copy(&pair.projector, &path).unwrap();
+    let model = Model::load(&pair.text, &Default::default()).unwrap();
+    let projector = Projector::load(&path, &model, &projector_params()).unwrap();
+    let other = home.path().join("other.gguf");
+    std::fs::copy(&pair.projector, &other).unwrap();
+    std::fs::rename(&other, &path).unwrap();
+    assert_eq!(projector.fingerprint().unwrap_err().code(), "state");
+    let cache = memory();
+    let mut session = start(&(model, projector), (Some(Arc::clone(&cache)), None));
+    let (_, usage) = session.first_logits([show(0)]).unwrap();
+    assert_eq!((sources(&usage), cache.stats().memory_inserts), (vec![ImageSource::Encoded], 0));
+}

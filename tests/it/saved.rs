@@ -1,10 +1,11 @@
 //! Conversations that are saved and taken up again.
 
 use llava::llama::{CancelToken, KvType};
+use llava::mtmd::{ClipLayout, Projector, ProjectorParams};
 use llava::session::{EncodedPicture, ImageSource, Part, Picture, Restored, Session, SessionParams};
 
 use crate::models::Family;
-use crate::world::{files, open, say, session, session_params, show};
+use crate::world::{files, open, projector_params, say, session, session_params, show};
 
 fn talk(session: &mut Session) {
     session.set_system("Be brief.");
@@ -140,4 +141,31 @@ fn an_encoded_picture_belongs_to_its_model_and_is_whole() {
         assert_eq!(EncodedPicture::from_bytes(&bad).unwrap_err().code(), "state", "byte {at}");
         assert_eq!(EncodedPicture::from_bytes(&bytes[..at]).unwrap_err().code(), "state", "cut to {at}");
     }
+}
+
+/// What the KV cache holds was made of other rows: the messages come back, the cache does not.
+#[test]
+fn another_projector_or_an_edited_conversation_does_not_take_the_kv_cache() {
+    let pair = files(Family::Llava15);
+    let mut original = session(Family::Llava15);
+    talk(&mut original);
+    let bytes = original.save().unwrap();
+    let model = original.model().clone();
+    let params = ProjectorParams { clip_layout: ClipLayout::Upstream, ..projector_params() };
+    let other = Projector::load(&pair.projector, &model, &params).unwrap();
+    let mut session = Session::new(&model, Some(other), session_params()).unwrap();
+    assert!(matches!(session.load(&bytes).unwrap(), Restored::Messages { .. }));
+
+    // the first picture is swapped after its rows went into the KV cache
+    let mut messages = original.messages().to_vec();
+    messages[1].parts[0] = show(5);
+    original.set_messages(messages);
+    let edited = original.save().unwrap();
+    let mut restored = crate::world::session(Family::Llava15);
+    assert!(matches!(restored.load(&edited).unwrap(), Restored::Messages { .. }));
+    let (a, _) = restored.first_logits([say("three?")]).unwrap();
+    let mut fresh = crate::world::session(Family::Llava15);
+    fresh.set_messages(original.messages().to_vec());
+    let (b, _) = fresh.first_logits([say("three?")]).unwrap();
+    assert!(a.iter().map(|v| v.to_bits()).eq(b.iter().map(|v| v.to_bits())));
 }

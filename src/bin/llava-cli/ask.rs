@@ -17,7 +17,7 @@ use crate::files::Files;
 use crate::open;
 use crate::params;
 use crate::pictures::{Reader, compose};
-use crate::save::save;
+use crate::save::{save, save_private};
 use crate::signals::Interrupt;
 use crate::usage::Facts;
 
@@ -89,7 +89,7 @@ pub fn answer(session: &mut Session, request: Request, args: &AskArgs, facts: &F
         save(path, format!("{:#}\n", facts.json(&usage)).as_bytes())?;
     }
     if let Some(path) = &args.cache.session {
-        save(path, &session.save()?)?;
+        save_private(path, &session.save()?)?;
     }
     Ok(())
 }

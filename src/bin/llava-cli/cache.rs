@@ -11,7 +11,7 @@ use llava::session::KvSnapshots;
 use crate::args::{CacheAction, CacheArgs, CacheCommandArgs};
 use crate::console::{print, say};
 use crate::exit::{FAILED, Problem, Reported};
-use crate::save::save;
+use crate::save::save_private;
 use crate::values::CachePlace;
 
 /// MiB where nothing else is said.
@@ -107,7 +107,7 @@ pub fn run(args: &CacheCommandArgs) -> Result<()> {
             let entry = folder.export(*key)?.ok_or_else(|| {
                 Problem::failed("no-entry", format!("{} holds no embedding {key}", folder.path().display()))
             })?;
-            save(output, &entry)?;
+            save_private(output, &entry)?;
         }
         CacheAction::Import { file, cache_mb } => {
             let entry = read(file)?;

@@ -12,6 +12,7 @@ use crate::ask::{Request, answer};
 use crate::console::{self, ReaderGone, note, say};
 use crate::exit::{self, Reported};
 use crate::pictures::{Reader, compose};
+use crate::save::save_private;
 use crate::signals::Interrupt;
 use crate::usage::Facts;
 
@@ -105,6 +106,9 @@ impl Chat<'_> {
             Line::Clear => {
                 self.session.clear();
                 self.waiting.clear();
+                if let Some(path) = &self.args.cache.session {
+                    save_private(path, &self.session.save()?)?;
+                }
                 say("conversation cleared");
             }
             Line::Image("") => return Err(exit::Problem::usage("/image needs the path of a picture").into()),

@@ -12,7 +12,7 @@ use crate::files::Files;
 use crate::npy;
 use crate::open;
 use crate::pictures::{Reader, paths};
-use crate::save::save;
+use crate::save::{save, save_private};
 use crate::signals::Interrupt;
 
 pub fn run(args: &EmbedArgs, interrupt: &Interrupt) -> Result<()> {
@@ -43,7 +43,7 @@ pub fn run(args: &EmbedArgs, interrupt: &Interrupt) -> Result<()> {
     if args.format == EmbedFormat::Encoded {
         for ((picture, image), out) in pictures.iter().zip(&images).zip(&args.output_file) {
             let encoded = EncodedPicture::encode(&projector, picture, None, &token)?;
-            save(out, &encoded.to_bytes())?;
+            save_private(out, &encoded.to_bytes())?;
             let rows = encoded.visual_tokens();
             say(format_args!("{} -> {}: {rows} visual tokens", image.display(), out.display()));
         }

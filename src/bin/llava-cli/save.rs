@@ -8,6 +8,15 @@ use llava::{Error, Result};
 
 /// Writes a file under a temporary name beside it and renames it. Devices and pipes are written directly.
 pub fn save(path: &Path, bytes: &[u8]) -> Result<()> {
+    write(path, bytes, false)
+}
+
+/// As [`save`], readable for its owner only: conversations and what can be told from a picture.
+pub fn save_private(path: &Path, bytes: &[u8]) -> Result<()> {
+    write(path, bytes, true)
+}
+
+fn write(path: &Path, bytes: &[u8], private: bool) -> Result<()> {
     let failed = |source| Error::Io { action: "write", path: path.to_owned(), source };
     if fs::metadata(path).is_ok_and(|m| !m.is_file()) {
         return File::options().write(true).open(path).and_then(|mut f| f.write_all(bytes)).map_err(failed);
@@ -15,7 +24,16 @@ pub fn save(path: &Path, bytes: &[u8]) -> Result<()> {
     // a link stays a link: its target is replaced
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let temporary = temporary_name(&target);
-    let result = File::create_new(&temporary)
+    let mut options = File::options();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    if private {
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    }
+    #[cfg(not(unix))]
+    let _ = private;
+    let result = options
+        .open(&temporary)
         .and_then(|mut f| f.write_all(bytes).and_then(|()| f.sync_all()))
         .and_then(|()| fs::rename(&temporary, &target));
     result.map_err(|error| {

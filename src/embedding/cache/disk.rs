@@ -114,7 +114,7 @@ impl DiskStore {
     /// Writes an entry, at the cost of those unused for longest.
     pub(crate) fn put(&self, key: EmbeddingKey, header: &[u8], payload: &[u8]) -> std::io::Result<Put> {
         let need = (header.len() + payload.len()) as u64;
-        if need > self.room() {
+        if need > self.room() || need > MAX_ENTRY_BYTES {
             return Ok(Put::TooLarge);
         }
         make_private(&self.root)?;
@@ -246,8 +246,9 @@ impl DiskStore {
             for entry in entries.flatten() {
                 if let Some(one) = self.recognise(&entry) {
                     found.push(one);
-                } else if locked && entry.path().extension().is_some_and(|e| e == "tmp") {
-                    fs::remove_file(entry.path())?;
+                } else if locked && is_leftover(&entry) {
+                    // another process may have been quicker
+                    let _ = fs::remove_file(entry.path());
                 }
             }
         }
@@ -282,6 +283,13 @@ impl DiskStore {
         }
         result
     }
+}
+
+/// A temporary file of this cache: other people's files are left alone.
+fn is_leftover(entry: &DirEntry) -> bool {
+    let path = entry.path();
+    let ours = path.file_stem().and_then(|s| s.to_str()).is_some_and(|s| s.parse::<EmbeddingKey>().is_ok());
+    ours && path.extension().is_some_and(|e| e == "tmp") && entry.file_type().is_ok_and(|t| t.is_file())
 }
 
 /// Pictures are private, and so is what can be told from their embeddings.

@@ -35,7 +35,7 @@ pub use stats::CacheStats;
 pub(crate) use disk::{DiskStore, Put};
 pub(crate) use lru::{ByteLru, Weigh};
 
-use super::entry::{self, Refusal};
+use super::entry::{self, CacheDtype, Refusal};
 use super::key::EmbeddingKey;
 use super::rows::{Embedding, Grid};
 use crate::error::{Error, Result};
@@ -225,7 +225,7 @@ impl EmbeddingCache {
         for tier in [Tier::Disk, Tier::Shared] {
             let Some(bytes) = self.read(tier, wanted.key) else { continue };
             match entry::decode(wanted.key, &bytes) {
-                Ok(embedding) if fits(&embedding, wanted) => {
+                Ok(embedding) if fits(&embedding, wanted) && self.is_exact_enough(&bytes) => {
                     self.keep(wanted.key, &embedding, tier);
                     return Some((embedding, tier));
                 }
@@ -238,6 +238,11 @@ impl EmbeddingCache {
             }
         }
         None
+    }
+
+    /// Half floats that somebody else stored are not the encoder's bits.
+    fn is_exact_enough(&self, bytes: &[u8]) -> bool {
+        self.config.dtype == CacheDtype::F16 || entry::dtype(bytes) == CacheDtype::F32
     }
 
     fn read(&self, tier: Tier, key: EmbeddingKey) -> Option<Vec<u8>> {

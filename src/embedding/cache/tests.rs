@@ -234,6 +234,12 @@ fn half_floats_take_half_the_disk() {
             .get_or_encode(&[wanted(1)], || false, |_| Ok(vec![(rows(1), Duration::ZERO)]))
             .unwrap();
     }
+    // who wants the encoder's bits does not get half floats
+    let exact = on_disk(half.path(), 1 << 20);
+    assert_eq!((ask(&exact, 1).tier, exact.stats().mismatched), (Tier::Encoded, 1));
+    fs::remove_dir_all(half.path().join("embeddings")).unwrap();
+    let config = CacheConfig::default().disk(half.path(), 1 << 20).dtype(CacheDtype::F16);
+    EmbeddingCache::new(config).get_or_encode(&[wanted(1)], || false, |_| Ok(vec![(rows(1), Duration::ZERO)])).unwrap();
     let entry = |dir: &Path| CacheFolder::new(dir).list(Room::Embeddings).unwrap()[0].bytes;
     assert_eq!(entry(full.path()) - entry(half.path()), 4 * WIDTH as u64 * 2);
 }
@@ -334,12 +340,16 @@ fn a_killed_writer_leaves_nothing_that_lasts() {
     let room = home.path().join("embeddings");
     let leftover = room.join("00").join(format!("{:032x}.tmp", 77));
     fs::write(&leftover, vec![0; 900]).unwrap();
+    // somebody else's file is none of ours
+    let foreign = room.join("00").join("notes.tmp");
+    fs::write(&foreign, "x").unwrap();
     for sum in [&b"garbage"[..], &[0xff; 16], b""] {
         fs::write(room.join("total"), sum).unwrap();
         put(2);
         assert!(size(home.path()) <= 2000 && !leftover.exists());
         store.remove(EmbeddingKey::from_u128(2)).unwrap();
     }
+    assert!(foreign.exists());
 }
 
 #[test]
