@@ -124,7 +124,8 @@ pub fn sampled_hash(path: impl AsRef<Path>) -> Result<u128> {
     };
     for (key, value) in file.metadata() {
         add(key.as_bytes());
-        add(value.to_string().as_bytes());
+        // whole, where Display shortens
+        add(format!("{value:?}").as_bytes());
     }
     let mut buffer = Vec::new();
     for info in file.tensors() {

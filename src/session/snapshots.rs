@@ -164,9 +164,9 @@ fn count(counter: &AtomicU64, n: u64) {
 /// Where a prompt's states are kept: behind the last chunk of each of its pictures, with the key of everything before.
 ///
 /// `Ok(None)` where a picture cannot be named.
-pub(super) fn points(context: &Context, items: &[Item]) -> Result<Option<Vec<(usize, EmbeddingKey)>>> {
+pub(super) fn points(context: &Context, items: &[Item], salt: &[u8]) -> Result<Option<Vec<(usize, EmbeddingKey)>>> {
     let mut class = KeyBuilder::new("llava kv class");
-    class.hash("state", context.state_fingerprint()?);
+    class.hash("state", context.state_fingerprint()?).bytes("salt", salt);
     // how a prompt is cut into batches changes the last bits of what they compute
     class.number("n_batch", context.n_batch().into()).number("n_ubatch", context.n_ubatch().into());
     let mut chain = class.finish().to_u128();

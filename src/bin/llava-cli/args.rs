@@ -309,7 +309,7 @@ pub struct CacheArgs {
     /// Folder of the disk cache [default: the platform's cache folder]
     #[arg(long, value_name = "DIR", env = "LLAVA_CACHE_DIR", value_hint = ValueHint::DirPath)]
     pub cache_dir: Option<PathBuf>,
-    /// Most MiB of the cache [default: 256 in memory, 4096 on the disk]
+    /// Most MiB of the cache, rows and (with --prompt-cache) states each [default: 256 in memory, 4096 on the disk]
     #[arg(long, value_name = "MIB")]
     pub cache_mb: Option<u64>,
     /// How rows are stored outside of memory: f32 (the encoder's bits) or f16 (half the size)

@@ -105,7 +105,11 @@ fn take_up(session: &mut Session, path: &Path) -> Result<()> {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         read => read.map_err(io).context(Stage::Argument)?,
     };
-    match session.load(&bytes).with_context(|| format!("{}", path.display()))? {
+    let loaded = session.load(&bytes).map_err(|error| match error {
+        Error::State { reason } => Error::State { reason: format!("{}: {reason}", path.display()) },
+        other => other,
+    });
+    match loaded? {
         Restored::Messages { reason } if !session.messages().is_empty() => {
             note(format_args!("{}: only the messages are taken up, they are computed again: {reason}", path.display()));
         }

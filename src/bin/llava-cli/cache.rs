@@ -24,7 +24,12 @@ type Caches = (Option<Arc<EmbeddingCache>>, Option<Arc<KvSnapshots>>);
 
 /// The embedding cache and the KV snapshots of a session.
 pub fn open(args: &CacheArgs) -> Result<Caches> {
-    let memory = bytes(args.cache_mb.unwrap_or(MEMORY_MIB));
+    // a large disk is no reason for a large process
+    let memory = match args.cache {
+        CachePlace::Disk => args.cache_mb.unwrap_or(MEMORY_MIB).min(MEMORY_MIB),
+        _ => args.cache_mb.unwrap_or(MEMORY_MIB),
+    };
+    let memory = bytes(memory);
     let disk = bytes(args.cache_mb.unwrap_or(DISK_MIB));
     let config = CacheConfig::default().memory_bytes(memory).dtype(args.cache_dtype);
     let (config, folder) = match &args.cache {

@@ -139,6 +139,12 @@ impl CacheFolder {
         let facts = inspect(bytes)
             .filter(|f| f.dtype.is_some())
             .ok_or_else(|| Error::State { reason: "not an exported embedding, or damaged".into() })?;
+        let store = self.store(Room::Embeddings);
+        let present = store.read(facts.key).unwrap_or_default();
+        if present.is_some_and(|old| inspect(&old).is_none_or(|old| old.key != facts.key)) {
+            // a damaged one would count as present
+            store.remove(facts.key).map_err(self.io("remove", Room::Embeddings))?;
+        }
         let (header, payload) = bytes.split_at(HEADER_BYTES);
         let put = Room::Embeddings.store(&self.dir, budget).put(facts.key, header, payload);
         match put.map_err(self.io("write", Room::Embeddings))? {

@@ -406,6 +406,11 @@ fn a_folder_is_looked_after() {
     let facts = folder.import(&bytes, 1 << 20).unwrap();
     assert_eq!((facts.key, facts.rows, facts.width), (EmbeddingKey::from_u128(2), 4, WIDTH as u32));
     assert_eq!(ask(&on_disk(home.path(), 1 << 20), 2).tier, Tier::Disk);
+    // a damaged entry of the same length is replaced
+    let entry = home.path().join("embeddings/00").join(format!("{:032x}.emb", 2));
+    fs::write(&entry, vec![0; bytes.len()]).unwrap();
+    folder.import(&bytes, 1 << 20).unwrap();
+    assert!(fs::read(&entry).unwrap() == bytes);
     assert_eq!(folder.import(&bytes[1..], 1 << 20).unwrap_err().code(), "state");
     assert_eq!(folder.import(&bytes, 100).unwrap_err().code(), "bad-parameter");
 }
