@@ -192,7 +192,7 @@ impl Memory {
         last < self.next_position()
     }
 
-    /// As [`Self::is_exact`], and something is there at all.
+    /// Whether the KV cache ends just where `live` does; stricter than [`Self::is_exact`], for states that come from outside.
     fn ends_where_live_does(&self) -> bool {
         let Some((_, last)) = self.context.positions(SEQUENCE) else { return self.live.is_empty() };
         // under M-RoPE the largest position of a picture at the end lies before the position that follows it
