@@ -11,7 +11,7 @@ mod entry;
 mod key;
 mod rows;
 
-pub(crate) use cache::{ByteLru, DiskStore, Put, Weigh};
+pub(crate) use cache::{ByteLru, Counter, DiskStore, Put, Weigh};
 pub use cache::{
     CacheConfig, CacheFolder, CacheStats, DiskConfig, DiskEntry, EmbeddingCache, Hit, Room, SharedError, SharedTier,
     Tier, Verified, Wanted,

@@ -55,6 +55,24 @@ impl RgbImage {
         &self.pixels
     }
 
+    /// The picture as a PNG file, lossless; written fast rather than small.
+    ///
+    /// # Errors
+    /// [`Error::State`] where the format cannot hold it.
+    pub fn to_png(&self) -> Result<Vec<u8>> {
+        let failed =
+            |e: png::EncodingError| Error::State { reason: format!("a picture cannot be written as PNG: {e}") };
+        let mut bytes = Vec::new();
+        let mut encoder = png::Encoder::new(&mut bytes, self.width_px, self.height_px);
+        encoder.set_color(png::ColorType::Rgb);
+        encoder.set_depth(png::BitDepth::Eight);
+        encoder.set_compression(png::Compression::Fast);
+        let mut writer = encoder.write_header().map_err(failed)?;
+        writer.write_image_data(&self.pixels).map_err(failed)?;
+        writer.finish().map_err(failed)?;
+        Ok(bytes)
+    }
+
     /// Red, green and blue of one pixel, or `None` outside of the picture.
     #[must_use]
     pub fn pixel(&self, x: u32, y: u32) -> Option<[u8; 3]> {

@@ -4,7 +4,7 @@ use llava_sys as sys;
 
 use super::prepared::{Chunk, Prepared};
 use super::projector::Projector;
-use crate::embedding::{EmbeddingKey, KeyBuilder, Wanted};
+use crate::embedding::{KeyBuilder, Wanted};
 use crate::error::Result;
 use crate::gguf::content_hash;
 
@@ -55,7 +55,7 @@ impl Projector {
             // the class of arithmetic
             .text("native code", &self.model().backend().version())
             .text("baseline", sys::CPU_BASELINE)
-            .text("device", &self.device())
+            .text("device", self.device.get_or_init(|| self.device()))
             .text("flash attention", &format!("{:?}", info.flash_attention))
             .number("gemm generation", GEMM_GENERATION);
         Ok(key)
@@ -82,11 +82,15 @@ impl Prepared {
         let Some(Chunk::Image(image)) = self.chunks().get(chunk).filter(|_| !self.is_placeholder()) else {
             return Ok(None);
         };
-        let key = self.chunk_key(self.projector().key_base(salt)?, chunk);
+        let Some(tiles) = self.hashes.get(chunk) else { return Ok(None) };
+        let tiles = *tiles.get_or_init(|| self.hash_tiles(chunk));
+        let key = self.projector().key_base(salt)?.hash("tiles", tiles).finish();
         Ok(Some(Wanted { key, rows: image.tokens.get(), width: self.projector().info().width, grid: image.grid }))
     }
 
-    fn chunk_key(&self, mut key: KeyBuilder, chunk: usize) -> EmbeddingKey {
+    /// Sizes, flags and all pixels of a chunk's tiles.
+    fn hash_tiles(&self, chunk: usize) -> u128 {
+        let mut key = KeyBuilder::new("llava tiles");
         let mut index = 0;
         while let Some(tile) = self.tile(chunk, index) {
             key.number("tile width", tile.width_px.into()).number("tile height", tile.height_px.into());
@@ -96,6 +100,6 @@ impl Prepared {
             key.floats("pixels", tile.pixels);
             index += 1;
         }
-        key.finish()
+        key.finish().to_u128()
     }
 }

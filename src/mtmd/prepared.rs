@@ -1,7 +1,7 @@
 //! A picture after preprocessing: the chunks it turned into, their pixels, grid and positions.
 
 use std::ptr::NonNull;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use llava_sys as sys;
 
@@ -93,6 +93,8 @@ pub struct Prepared {
     projector: Arc<Projector>,
     chunks: Vec<Chunk>,
     placeholder: bool,
+    /// Per chunk, the hash of its tiles once it was asked for: two caches ask.
+    pub(super) hashes: Vec<OnceLock<u128>>,
 }
 
 impl Projector {
@@ -182,7 +184,8 @@ fn prepare(
     if !chunks.iter().any(|c| matches!(c, Chunk::Image(_))) {
         return Err(failed("it turned into no visual tokens".into()));
     }
-    Ok(Prepared { owner, projector: Arc::clone(projector), chunks, placeholder: rgb.is_none() })
+    let hashes = chunks.iter().map(|_| OnceLock::new()).collect();
+    Ok(Prepared { owner, projector: Arc::clone(projector), chunks, placeholder: rgb.is_none(), hashes })
 }
 
 fn read_chunks(owner: &PreparedOwner) -> Result<Vec<Chunk>> {

@@ -96,6 +96,8 @@ pub struct Projector {
     params: ProjectorParams,
     pub(super) seen: Seen,
     pub(super) fingerprint: OnceLock<u128>,
+    /// What encodes, as keys name it.
+    pub(super) device: OnceLock<String>,
 }
 
 impl Projector {
@@ -152,6 +154,7 @@ impl Projector {
             params: params.clone(),
             seen,
             fingerprint: OnceLock::new(),
+            device: OnceLock::new(),
         }))
     }
 

@@ -90,10 +90,7 @@ impl Memory {
         self.check_fit(sources.projector, wanted, keep)?;
         // a memory that cannot be cut there is cut further back, or emptied: what is left decides what has to be encoded
         let live = self.cut(keep)?;
-        let points = sources.snapshots.map_or_else(Vec::new, |_| {
-            // tenants who share a folder do not find each other's states either
-            self.snapshot_points(wanted, sources.cache.map_or(&[][..], |cache| cache.config().salt_bytes()))
-        });
+        let points = sources.snapshots.map_or_else(Vec::new, |_| self.snapshot_points(wanted, sources.cache));
         let kept = match sources.snapshots {
             Some(snapshots) => self.restore(snapshots, &points, wanted, live)?,
             None => live,
@@ -130,8 +127,8 @@ impl Memory {
     }
 
     /// Where states of this prompt are kept. None where its pictures cannot be named: then nothing is kept or found.
-    fn snapshot_points(&self, wanted: &[Item], salt: &[u8]) -> Vec<(usize, EmbeddingKey)> {
-        match snapshots::points(&self.context, wanted, salt) {
+    fn snapshot_points(&self, wanted: &[Item], cache: Option<&EmbeddingCache>) -> Vec<(usize, EmbeddingKey)> {
+        match snapshots::points(&self.context, wanted, cache) {
             Ok(points) => points.unwrap_or_default(),
             Err(error) => {
                 tracing::warn!(%error, "KV states are not kept");

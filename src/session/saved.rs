@@ -15,7 +15,7 @@ use super::message::{Message, Part, Picture, Shown};
 use super::prompt::{Item, count_tokens, image_item};
 use super::template::Role;
 use crate::error::{Error, Result};
-use crate::image::{DecodeOptions, Limits, RgbImage, decode};
+use crate::image::{DecodeOptions, Limits, decode};
 use crate::llama::{SequenceState, Token};
 use crate::units::TokenCount;
 
@@ -56,7 +56,7 @@ impl Session {
                     }
                     Part::Picture(picture) => {
                         out.byte(1);
-                        out.bytes(&png(picture.image())?);
+                        out.bytes(&picture.image().to_png()?);
                     }
                     Part::Encoded(picture) => {
                         out.byte(2);
@@ -98,9 +98,18 @@ impl Session {
     /// The checksum finds damage, not malice: take saved conversations only from where nobody else can write.
     ///
     /// # Errors
-    /// [`Error::State`] where the bytes are damaged, of another version, or no saved conversation: this one is unchanged then.
+    /// [`Error::State`] where the bytes are damaged, of another version, or no saved conversation;
+    /// [`Error::PictureTooLarge`] where a picture is over the default [`Limits`]. This conversation is unchanged then.
     pub fn load(&mut self, bytes: &[u8]) -> Result<Restored> {
-        let saved = parse(bytes)?;
+        self.load_within(bytes, &Limits::default())
+    }
+
+    /// As [`Session::load`], with other limits for the pictures in it.
+    ///
+    /// # Errors
+    /// Those of [`Session::load`].
+    pub fn load_within(&mut self, bytes: &[u8], limits: &Limits) -> Result<Restored> {
+        let saved = parse(bytes, limits)?;
         let has_pictures = saved.messages.iter().any(|m| m.pictures().next().is_some());
         if has_pictures && self.projector().is_none() {
             return Err(Error::NoVision { reason: "the saved conversation has pictures; load its projector".into() });
@@ -203,14 +212,15 @@ struct Saved {
     state: Vec<u8>,
 }
 
-fn parse(bytes: &[u8]) -> Result<Saved> {
+fn parse(bytes: &[u8], limits: &Limits) -> Result<Saved> {
     let body = open(MAGIC, VERSION, bytes, "a saved conversation")?;
     let refuse = |reason: &str| Error::State { reason: reason.into() };
-    read_body(&mut Reader(body)).ok_or_else(|| refuse("the saved conversation contradicts itself"))?
+    let options = DecodeOptions { limits: limits.clone(), ..DecodeOptions::default() };
+    read_body(&mut Reader(body), &options).ok_or_else(|| refuse("the saved conversation contradicts itself"))?
 }
 
 /// `None` where lengths and tags do not fit; `Some(Err)` where a picture does not decode.
-fn read_body(body: &mut Reader<'_>) -> Option<Result<Saved>> {
+fn read_body(body: &mut Reader<'_>, options: &DecodeOptions) -> Option<Result<Saved>> {
     let mut messages = Vec::new();
     for _ in 0..body.len()? {
         let role = role_from(body.byte()?)?;
@@ -218,7 +228,7 @@ fn read_body(body: &mut Reader<'_>) -> Option<Result<Saved>> {
         for _ in 0..body.len()? {
             match body.byte()? {
                 0 => parts.push(Part::Text(String::from_utf8(body.bytes()?.to_vec()).ok()?)),
-                1 => match decode(body.bytes()?, "saved picture", &lossless()) {
+                1 => match decode(body.bytes()?, "saved picture", options) {
                     Ok(decoded) => parts.push(Part::Picture(Picture::new(decoded.image))),
                     Err(error) => return Some(Err(error)),
                 },
@@ -244,31 +254,6 @@ fn read_body(body: &mut Reader<'_>) -> Option<Result<Saved>> {
     }
     let state = body.bytes()?.to_vec();
     body.0.is_empty().then_some(Ok(Saved { messages, live, state }))
-}
-
-/// Saved pictures passed the limits of whoever loaded them.
-fn lossless() -> DecodeOptions {
-    let limits = Limits {
-        max_file_bytes: u64::MAX,
-        max_width_px: u32::MAX,
-        max_height_px: u32::MAX,
-        max_pixels: u64::MAX,
-        max_decoder_bytes: u64::MAX,
-    };
-    DecodeOptions { limits, ..DecodeOptions::default() }
-}
-
-fn png(image: &RgbImage) -> Result<Vec<u8>> {
-    let failed = |error: png::EncodingError| Error::State { reason: format!("a picture cannot be written: {error}") };
-    let mut out = Vec::new();
-    let mut encoder = png::Encoder::new(&mut out, image.width_px(), image.height_px());
-    encoder.set_color(png::ColorType::Rgb);
-    encoder.set_depth(png::BitDepth::Eight);
-    encoder.set_compression(png::Compression::Fast);
-    let mut writer = encoder.write_header().map_err(failed)?;
-    writer.write_image_data(image.pixels()).map_err(failed)?;
-    writer.finish().map_err(failed)?;
-    Ok(out)
 }
 
 fn role_number(role: Role) -> u8 {

@@ -1,13 +1,14 @@
 //! KV states behind pictures, kept for the next conversation that begins the same way.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::prompt::Item;
-use crate::embedding::{ByteLru, DiskStore, EmbeddingKey, KeyBuilder, Kind, Put, Room, Weigh, seal, unseal};
+use crate::embedding::{
+    ByteLru, Counter, DiskStore, EmbeddingCache, EmbeddingKey, KeyBuilder, Kind, Put, Room, Weigh, seal, unseal,
+};
 use crate::error::Result;
 use crate::llama::{Context, SequenceState};
 
@@ -31,15 +32,29 @@ pub struct SnapshotStats {
     pub disk_errors: u64,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Counters {
-    memory_hits: AtomicU64,
-    disk_hits: AtomicU64,
-    misses: AtomicU64,
-    saves: AtomicU64,
-    refused: AtomicU64,
-    evictions: AtomicU64,
-    disk_errors: AtomicU64,
+    memory_hits: Counter,
+    disk_hits: Counter,
+    misses: Counter,
+    saves: Counter,
+    refused: Counter,
+    evictions: Counter,
+    disk_errors: Counter,
+}
+
+impl Default for Counters {
+    fn default() -> Self {
+        Self {
+            memory_hits: Counter::new("llava_kv_states_memory_hits_total"),
+            disk_hits: Counter::new("llava_kv_states_disk_hits_total"),
+            misses: Counter::new("llava_kv_states_misses_total"),
+            saves: Counter::new("llava_kv_states_saves_total"),
+            refused: Counter::new("llava_kv_states_refused_total"),
+            evictions: Counter::new("llava_kv_states_evictions_total"),
+            disk_errors: Counter::new("llava_kv_states_disk_errors_total"),
+        }
+    }
 }
 
 /// Saved KV states, shared by `Arc` between sessions. A state is found by everything that decides it: model, context
@@ -78,54 +93,62 @@ impl KvSnapshots {
     /// What it did so far.
     #[must_use]
     pub fn stats(&self) -> SnapshotStats {
-        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let c = &self.counters;
         SnapshotStats {
-            memory_hits: get(&c.memory_hits),
-            disk_hits: get(&c.disk_hits),
-            misses: get(&c.misses),
-            saves: get(&c.saves),
-            refused: get(&c.refused),
-            evictions: get(&c.evictions),
-            disk_errors: get(&c.disk_errors),
+            memory_hits: c.memory_hits.get(),
+            disk_hits: c.disk_hits.get(),
+            misses: c.misses.get(),
+            saves: c.saves.get(),
+            refused: c.refused.get(),
+            evictions: c.evictions.get(),
+            disk_errors: c.disk_errors.get(),
         }
     }
 
     pub(super) fn get(&self, key: EmbeddingKey) -> Option<Arc<SequenceState>> {
         if let Some(kept) = self.memory().get(key.to_u128()) {
-            count(&self.counters.memory_hits, 1);
+            self.counters.memory_hits.add(1);
             return Some(kept.0);
         }
         let found = self.disk.as_ref().and_then(|disk| {
             let bytes = disk.get(key).unwrap_or_else(|error| {
                 tracing::debug!(%error, %key, "a KV snapshot cannot be read");
-                count(&self.counters.disk_errors, 1);
+                self.counters.disk_errors.add(1);
                 None
             })?;
             let state = unseal(Kind::KvState, key, &bytes).ok().map(|(_, state)| state.to_vec());
             let state = state.and_then(|bytes| SequenceState::from_bytes(bytes).ok());
             if state.is_none() {
-                self.refuse(key);
+                self.counters.refused.add(1);
+                self.forget(disk, key, &bytes);
             }
             state
         });
         let Some(state) = found.map(Arc::new) else {
-            count(&self.counters.misses, 1);
+            self.counters.misses.add(1);
             return None;
         };
-        count(&self.counters.disk_hits, 1);
+        self.counters.disk_hits.add(1);
         let inserted = self.memory().insert(key.to_u128(), Kept(Arc::clone(&state)));
-        count(&self.counters.evictions, inserted.evicted);
+        self.counters.evictions.add(inserted.evicted);
         Some(state)
     }
 
     /// Removes a state that did not fit.
     pub(super) fn refuse(&self, key: EmbeddingKey) {
-        count(&self.counters.refused, 1);
+        self.counters.refused.add(1);
         self.memory().remove(key.to_u128());
-        if let Some(disk) = &self.disk {
+        if let Some(disk) = &self.disk
+            && let Ok(Some(bytes)) = disk.read(key)
+        {
+            self.forget(disk, key, &bytes);
+        }
+    }
+
+    fn forget(&self, disk: &DiskStore, key: EmbeddingKey, bytes: &[u8]) {
+        if let Err(error) = disk.remove_bad(key, Some(bytes)) {
             // in a read-only folder it stays, and is refused again
-            let _ = disk.remove(key);
+            tracing::debug!(%error, %key, "a KV snapshot cannot be removed");
         }
     }
 
@@ -133,18 +156,18 @@ impl KvSnapshots {
         if let Some(disk) = &self.disk {
             let header = seal(Kind::KvState, key, [0; 10], state.as_bytes());
             match disk.put(key, &header, state.as_bytes()) {
-                Ok(Put::Written { evicted }) => count(&self.counters.evictions, evicted),
+                Ok(Put::Written { evicted }) => self.counters.evictions.add(evicted),
                 Ok(Put::Present | Put::TooLarge) => {}
-                Ok(Put::Busy) => count(&self.counters.disk_errors, 1),
+                Ok(Put::Busy) => self.counters.disk_errors.add(1),
                 Err(error) => {
                     tracing::debug!(%error, %key, "a KV snapshot cannot be written");
-                    count(&self.counters.disk_errors, 1);
+                    self.counters.disk_errors.add(1);
                 }
             }
         }
         let inserted = self.memory().insert(key.to_u128(), Kept(Arc::new(state)));
-        count(&self.counters.evictions, inserted.evicted);
-        count(&self.counters.saves, 1);
+        self.counters.evictions.add(inserted.evicted);
+        self.counters.saves.add(1);
     }
 
     /// Whether a state is kept in memory or on the disk.
@@ -157,16 +180,19 @@ impl KvSnapshots {
     }
 }
 
-fn count(counter: &AtomicU64, n: u64) {
-    counter.fetch_add(n, Ordering::Relaxed);
-}
-
 /// Where a prompt's states are kept: behind the last chunk of each of its pictures, with the key of everything before.
 ///
 /// `Ok(None)` where a picture cannot be named.
-pub(super) fn points(context: &Context, items: &[Item], salt: &[u8]) -> Result<Option<Vec<(usize, EmbeddingKey)>>> {
+pub(super) fn points(
+    context: &Context,
+    items: &[Item],
+    cache: Option<&EmbeddingCache>,
+) -> Result<Option<Vec<(usize, EmbeddingKey)>>> {
     let mut class = KeyBuilder::new("llava kv class");
-    class.hash("state", context.state_fingerprint()?).bytes("salt", salt);
+    // tenants who share a folder do not find each other's states either
+    class.hash("state", context.state_fingerprint()?).bytes("salt", cache.map_or(&[][..], |c| c.config().salt_bytes()));
+    // a state computed from half floats is not what one with exact rows would be
+    class.number("half rows", cache.is_some_and(|c| c.config().has_half_rows()).into());
     // how a prompt is cut into batches changes the last bits of what they compute
     class.number("n_batch", context.n_batch().into()).number("n_ubatch", context.n_ubatch().into());
     let mut chain = class.finish().to_u128();

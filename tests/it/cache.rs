@@ -6,7 +6,7 @@ use std::sync::Arc;
 use llava::embedding::{CacheConfig, EmbeddingCache};
 use llava::llama::Model;
 use llava::mtmd::{ClipLayout, Projector, ProjectorParams};
-use llava::session::{ImageSource, KvSnapshots, Message, Part, Session, SessionParams, Usage};
+use llava::session::{ImageSource, KvSnapshots, Message, Part, Role, Session, SessionParams, Usage};
 use proptest::prelude::RngExt;
 use proptest::test_runner::{RngAlgorithm, TestRng};
 
@@ -216,6 +216,45 @@ fn random_conversations_are_the_same_with_and_without_a_cache() {
         }
         let stats = cache.stats();
         assert!(stats.memory_hits > 0 && stats.memory_evictions > 0 && stats.misses > 0, "{stats:?}");
+    }
+}
+
+/// A new session that begins with states others have kept says, to the last bit, what one without any says: over random
+/// conversations whose beginnings meet, kept by sessions that were new or in the middle of something else.
+#[test]
+fn states_of_random_conversations_are_those_of_a_cold_start() {
+    let mut random = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
+    for family in [Family::Llava15, Family::Qwen2Vl, Family::Gemma3] {
+        let pair = open(&files(family));
+        let home = tempfile::tempdir().unwrap();
+        let (cache, snapshots) = (memory(), KvSnapshots::new(1 << 20, Some((home.path(), 64 << 20))));
+        let mut busy = start(&pair, (Some(Arc::clone(&cache)), Some(Arc::clone(&snapshots))));
+        let mut restored = 0;
+        for round in 0..14 {
+            let mut pick = |n: u32| random.random_range(0..n);
+            // few choices, so that beginnings repeat
+            let mut messages = Vec::new();
+            for _ in 0..pick(3) {
+                let mut parts = vec![say(["what?", "and now?"][pick(2) as usize])];
+                if pick(3) > 0 {
+                    parts.insert(pick(2) as usize, show(pick(2)));
+                }
+                messages.push(Message::new(Role::User, parts));
+                messages.push(Message::text(Role::Assistant, ["yes", "no, not at all"][pick(2) as usize]));
+            }
+            let parts = [show(pick(2)), say("what?")];
+            let mut new = start(&pair, (Some(Arc::clone(&cache)), Some(Arc::clone(&snapshots))));
+            let mut cold = start(&pair, (None, None));
+            for session in [&mut new, &mut cold, &mut busy] {
+                session.set_messages(messages.clone());
+            }
+            let (expected, _) = cold.first_logits(parts.clone()).unwrap();
+            let (logits, usage) = new.first_logits(parts.clone()).unwrap();
+            assert!(bits(&logits) == bits(&expected), "{family:?} round {round}");
+            restored += usize::from(sources(&usage).contains(&ImageSource::Snapshot));
+            busy.ask(parts).unwrap().finish().unwrap();
+        }
+        assert!(restored > 3, "{family:?}: {:?}", snapshots.stats());
     }
 }
 

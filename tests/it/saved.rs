@@ -1,8 +1,9 @@
 //! Conversations that are saved and taken up again.
 
+use llava::image::{Limits, RgbImage};
 use llava::llama::{CancelToken, KvType};
 use llava::mtmd::{ClipLayout, Projector, ProjectorParams};
-use llava::session::{EncodedPicture, ImageSource, Part, Picture, Restored, Session, SessionParams};
+use llava::session::{EncodedPicture, ImageSource, Message, Part, Picture, Restored, Role, Session, SessionParams};
 
 use crate::models::Family;
 use crate::world::{files, open, projector_params, say, session, session_params, show};
@@ -76,6 +77,21 @@ fn damaged_bytes_change_nothing() {
         assert_eq!(other.load(&bytes[..at]).unwrap_err().code(), "state", "cut to {at}");
     }
     assert_eq!(other.messages(), before);
+}
+
+/// A file that was made to exhaust memory is refused from its header; a large picture that was meant comes back.
+#[test]
+fn pictures_of_a_saved_conversation_have_limits() {
+    let wide = RgbImage::from_rgb(40_000, 1, vec![7; 120_000]).unwrap();
+    let mut original = session(Family::Llava15);
+    original.set_messages(vec![Message::new(Role::User, [Part::from(Picture::new(wide))])]);
+    let bytes = original.save().unwrap();
+    let mut other = session(Family::Llava15);
+    assert_eq!(other.load(&bytes).unwrap_err().code(), "picture-too-large");
+    assert!(other.messages().is_empty());
+    let limits = Limits { max_width_px: 40_000, ..Limits::default() };
+    other.load_within(&bytes, &limits).unwrap();
+    assert_eq!(other.messages(), original.messages());
 }
 
 fn pixels(part: &Part) -> &Picture {

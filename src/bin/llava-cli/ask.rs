@@ -1,24 +1,22 @@
 //! One question, one answer; and what the chat shares with it.
 
-use std::io::ErrorKind;
-use std::path::Path;
 use std::time::Instant;
 
-use anyhow::{Context, Result};
-use llava::Error;
-use llava::session::{Answer, FinishReason, Part, Restored, Session, SessionParams, Usage};
+use anyhow::Result;
+use llava::session::{Answer, FinishReason, Part, Session, SessionParams, Usage};
 
 use crate::args::AskArgs;
 use crate::cache;
 use crate::chat;
 use crate::console::{self, note};
-use crate::exit::{Problem, Stage};
+use crate::exit::Problem;
 use crate::files::Files;
 use crate::open;
 use crate::params;
 use crate::pictures::{Reader, compose};
-use crate::save::{save, save_private};
+use crate::save::save;
 use crate::signals::Interrupt;
+use crate::talk::Talk;
 use crate::usage::Facts;
 
 /// Answers the question of the command line, or chats where there is none.
@@ -34,6 +32,7 @@ pub fn run(args: &AskArgs, interrupt: &Interrupt, started: Instant) -> Result<()
     let (cache, snapshots) = cache::open(&args.cache)?;
     let settings = params::session(&args.prompt, &args.model, &args.context, &args.sampling)?;
     let settings = SessionParams { cache, snapshots, ..settings };
+    let mut talk = args.cache.session.as_deref().map(Talk::open).transpose()?;
     let mut files = Files::find(&args.model)?;
     // a chat may be shown pictures of either kind
     let needs_eyes = pictures.iter().any(|p| matches!(p, Part::Picture(_)));
@@ -47,8 +46,8 @@ pub fn run(args: &AskArgs, interrupt: &Interrupt, started: Instant) -> Result<()
     let model = open::model(&args.model, &files, interrupt)?;
     let projector = open::projector(&args.model, &args.picture, &files, &model, interrupt)?;
     let mut session = open::session(settings, &model, projector)?;
-    if let Some(path) = &args.cache.session {
-        take_up(&mut session, path)?;
+    if let Some(talk) = &mut talk {
+        talk.take_up(&mut session)?;
     }
     if let Some(text) = &system {
         session.set_system(text);
@@ -59,8 +58,8 @@ pub fn run(args: &AskArgs, interrupt: &Interrupt, started: Instant) -> Result<()
     interrupt.watch(session.cancel_token())?;
 
     match question {
-        Some(text) => answer(&mut session, Request::Ask(compose(&text, pictures)), args, &facts),
-        None => chat::run(&mut session, &reader, pictures, args, &facts, interrupt),
+        Some(text) => answer(&mut session, Request::Ask(compose(&text, pictures)), args, &facts, talk.as_mut()),
+        None => chat::run(&mut session, &reader, pictures, args, &facts, talk, interrupt),
     }
 }
 
@@ -72,7 +71,13 @@ pub enum Request {
 }
 
 /// Answers on stdout and reports what it cost.
-pub fn answer(session: &mut Session, request: Request, args: &AskArgs, facts: &Facts) -> Result<()> {
+pub fn answer(
+    session: &mut Session,
+    request: Request,
+    args: &AskArgs,
+    facts: &Facts,
+    talk: Option<&mut Talk>,
+) -> Result<()> {
     let n_ctx = session.n_ctx();
     let answer = match request {
         Request::Ask(parts) => session.ask(parts)?,
@@ -88,32 +93,8 @@ pub fn answer(session: &mut Session, request: Request, args: &AskArgs, facts: &F
     if let Some(path) = &args.usage_json {
         save(path, format!("{:#}\n", facts.json(&usage)).as_bytes())?;
     }
-    if let Some(path) = &args.cache.session {
-        save_private(path, &session.save()?)?;
-    }
-    Ok(())
-}
-
-/// Takes up the conversation in a file, where there is one.
-fn take_up(session: &mut Session, path: &Path) -> Result<()> {
-    let io = |source| Error::Io { action: "read", path: path.to_owned(), source };
-    // reading a pipe or a device would not end
-    if std::fs::metadata(path).is_ok_and(|m| !m.is_file()) {
-        return Err(io(ErrorKind::InvalidInput.into())).context(Stage::Argument);
-    }
-    let bytes = match std::fs::read(path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-        read => read.map_err(io).context(Stage::Argument)?,
-    };
-    let loaded = session.load(&bytes).map_err(|error| match error {
-        Error::State { reason } => Error::State { reason: format!("{}: {reason}", path.display()) },
-        other => other,
-    });
-    match loaded? {
-        Restored::Messages { reason } if !session.messages().is_empty() => {
-            note(format_args!("{}: only the messages are taken up, they are computed again: {reason}", path.display()));
-        }
-        _ => {}
+    if let Some(talk) = talk {
+        talk.keep(session)?;
     }
     Ok(())
 }

@@ -9,9 +9,9 @@ use llava::embedding::{CacheConfig, CacheFolder, EmbeddingCache, Room};
 use llava::session::KvSnapshots;
 
 use crate::args::{CacheAction, CacheArgs, CacheCommandArgs};
-use crate::console::{print, say};
+use crate::console::{note, print, say};
 use crate::exit::{FAILED, Problem, Reported};
-use crate::save::save_private;
+use crate::save::{read_whole, save_private};
 use crate::values::CachePlace;
 
 /// MiB where nothing else is said.
@@ -40,6 +40,9 @@ pub fn open(args: &CacheArgs) -> Result<Caches> {
         CachePlace::Memory => (config, None),
         CachePlace::Disk => {
             let dir = folder(args.cache_dir.as_deref())?;
+            if let Err(error) = CacheFolder::new(&dir).check_writable() {
+                note(format_args!("nothing new is kept on the disk: {error}"));
+            }
             (config.disk(&dir, disk), Some(dir))
         }
         CachePlace::Redis(url) => (redis(config, url)?, None),
@@ -115,18 +118,10 @@ pub fn run(args: &CacheCommandArgs) -> Result<()> {
             save_private(output, &entry)?;
         }
         CacheAction::Import { file, cache_mb } => {
-            let entry = read(file)?;
+            let entry = read_whole(file, MAX_IMPORT_BYTES)?;
             let facts = folder.import(&entry, bytes(cache_mb.unwrap_or(DISK_MIB)))?;
             say(format_args!("{}: {} rows of {}", facts.key, facts.rows, facts.width));
         }
     }
     Ok(())
-}
-
-fn read(path: &PathBuf) -> Result<Vec<u8>> {
-    use std::io::Read;
-    let io = |source| llava::Error::Io { action: "read", path: path.clone(), source };
-    let mut bytes = Vec::new();
-    std::fs::File::open(path).map_err(io)?.take(MAX_IMPORT_BYTES).read_to_end(&mut bytes).map_err(io)?;
-    Ok(bytes)
 }

@@ -12,8 +12,8 @@ use crate::ask::{Request, answer};
 use crate::console::{self, ReaderGone, note, say};
 use crate::exit::{self, Reported};
 use crate::pictures::{Reader, compose};
-use crate::save::save_private;
 use crate::signals::Interrupt;
+use crate::talk::Talk;
 use crate::usage::Facts;
 
 const HELP: &str = "\
@@ -45,13 +45,14 @@ pub fn run(
     pictures: Vec<Part>,
     args: &AskArgs,
     facts: &Facts,
+    talk: Option<Talk>,
     interrupt: &Interrupt,
 ) -> Result<()> {
     let interactive = console::is_interactive();
     if interactive {
         say(format_args!("{HELP}\n"));
     }
-    let mut chat = Chat { session, reader, waiting: pictures, args, facts };
+    let mut chat = Chat { session, reader, waiting: pictures, args, facts, talk };
     let mut failed = None;
     let mut input = io::stdin().lock();
     loop {
@@ -96,6 +97,7 @@ struct Chat<'a> {
     waiting: Vec<Part>,
     args: &'a AskArgs,
     facts: &'a Facts,
+    talk: Option<Talk>,
 }
 
 impl Chat<'_> {
@@ -106,8 +108,8 @@ impl Chat<'_> {
             Line::Clear => {
                 self.session.clear();
                 self.waiting.clear();
-                if let Some(path) = &self.args.cache.session {
-                    save_private(path, &self.session.save()?)?;
+                if let Some(talk) = &mut self.talk {
+                    talk.keep(self.session)?;
                 }
                 say("conversation cleared");
             }
@@ -132,12 +134,12 @@ impl Chat<'_> {
             Line::Again if self.session.messages().iter().all(|m| m.role == Role::System) => {
                 note("there is nothing to answer again");
             }
-            Line::Again => return answer(self.session, Request::Again, self.args, self.facts),
+            Line::Again => return answer(self.session, Request::Again, self.args, self.facts, self.talk.as_mut()),
             Line::Message(text) => {
                 let pictures = std::mem::take(&mut self.waiting);
                 let before = self.session.messages().len();
                 let parts = compose(text, pictures.clone());
-                let result = answer(self.session, Request::Ask(parts), self.args, self.facts);
+                let result = answer(self.session, Request::Ask(parts), self.args, self.facts, self.talk.as_mut());
                 // the message was taken back: its pictures wait for another one
                 if result.is_err() && self.session.messages().len() == before && !pictures.is_empty() {
                     self.waiting = pictures;

@@ -24,6 +24,7 @@ mod pictures;
 mod progress;
 mod save;
 mod signals;
+mod talk;
 mod usage;
 mod values;
 mod version;

@@ -10,9 +10,13 @@ use llava::session::{EncodedPicture, Part, Picture};
 
 use crate::args::PictureArgs;
 use crate::exit::Stage;
+use crate::save::read_whole;
 
 /// Stands for a picture in a text, as in llama.cpp's tools, where there are as many as pictures.
 pub const MARKER: &str = "<__media__>";
+
+/// Largest encoded picture that is read; a picture of 4096 rows of 8192 floats has 128 MiB.
+const MAX_ENCODED_BYTES: u64 = 4 << 30;
 
 /// Reads pictures the same way every time.
 #[derive(Debug, Clone)]
@@ -25,7 +29,8 @@ impl Reader {
 
     /// A picture, or a file that `llava-cli embed --format encoded` made of one.
     pub fn read(&self, path: &Path) -> Result<Part> {
-        if let Some(bytes) = encoded(path) {
+        if is_encoded(path) {
+            let bytes = read_whole(path, MAX_ENCODED_BYTES).context(Stage::Picture)?;
             return Ok(EncodedPicture::from_bytes(&bytes).context(Stage::Picture)?.into());
         }
         Ok(self.pixels(path)?.into())
@@ -49,15 +54,13 @@ impl Reader {
     }
 }
 
-/// The bytes of an encoded picture. `None` for everything else, also for what cannot be read: whoever reads it next says why.
-fn encoded(path: &Path) -> Option<Vec<u8>> {
-    // a pipe gives its bytes only once
-    if !std::fs::metadata(path).ok()?.is_file() {
-        return None;
-    }
+/// Whether a file says it is an encoded picture. Not so what cannot be read: whoever reads it next says why.
+fn is_encoded(path: &Path) -> bool {
     let mut start = [0_u8; 8];
-    File::open(path).ok()?.read_exact(&mut start).ok()?;
-    if EncodedPicture::is_beginning(&start) { std::fs::read(path).ok() } else { None }
+    // a pipe gives its bytes only once
+    std::fs::metadata(path).is_ok_and(|m| m.is_file())
+        && File::open(path).and_then(|mut f| f.read_exact(&mut start)).is_ok()
+        && EncodedPicture::is_beginning(&start)
 }
 
 /// The files that `--image` names: a value is one file if there is one of that name, otherwise a list with commas in

@@ -1,41 +1,74 @@
 //! Writing result files whole or not at all.
 
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
 use llava::{Error, Result};
 
+use crate::exit::Problem;
+
 /// Writes a file under a temporary name beside it and renames it. Devices and pipes are written directly.
 pub fn save(path: &Path, bytes: &[u8]) -> Result<()> {
-    write(path, bytes, false)
+    write(path, bytes, false).map(drop)
 }
 
 /// As [`save`], readable for its owner only: conversations and what can be told from a picture.
 pub fn save_private(path: &Path, bytes: &[u8]) -> Result<()> {
+    write(path, bytes, true).map(drop)
+}
+
+/// As [`save_private`]; the file is locked before it appears under its name, for as long as the handle lives.
+pub fn save_locked(path: &Path, bytes: &[u8]) -> Result<File> {
     write(path, bytes, true)
 }
 
-fn write(path: &Path, bytes: &[u8], private: bool) -> Result<()> {
+/// The whole content of a file of at most `limit` bytes.
+pub fn read_whole(path: &Path, limit: u64) -> anyhow::Result<Vec<u8>> {
+    let failed = |source| Error::Io { action: "read", path: path.to_owned(), source };
+    let file = File::open(path).map_err(failed)?;
+    let size = file.metadata().map_err(failed)?.len();
+    let mut bytes = Vec::with_capacity(usize::try_from(size.min(limit)).unwrap_or(0));
+    // one byte more, to see that it is longer: a pipe has no size
+    file.take(limit.saturating_add(1)).read_to_end(&mut bytes).map_err(failed)?;
+    let value = size.max(bytes.len() as u64);
+    if value > limit {
+        return Err(too_large(path, value, limit).into());
+    }
+    Ok(bytes)
+}
+
+/// What is said of a file that is larger than anything this program writes.
+pub fn too_large(path: &Path, bytes: u64, limit: u64) -> Problem {
+    Problem::failed("file-too-large", format!("{}: {bytes} bytes or more, the limit is {limit}", path.display()))
+}
+
+fn write(path: &Path, bytes: &[u8], private: bool) -> Result<File> {
     let failed = |source| Error::Io { action: "write", path: path.to_owned(), source };
     if fs::metadata(path).is_ok_and(|m| !m.is_file()) {
-        return File::options().write(true).open(path).and_then(|mut f| f.write_all(bytes)).map_err(failed);
+        let mut file = File::options().write(true).open(path).map_err(failed)?;
+        file.write_all(bytes).map_err(failed)?;
+        return Ok(file);
     }
     // a link stays a link: its target is replaced
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let temporary = temporary_name(&target);
     let mut options = File::options();
-    options.write(true).create_new(true);
+    options.read(true).write(true).create_new(true);
     #[cfg(unix)]
     if private {
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     }
-    #[cfg(not(unix))]
-    let _ = private;
-    let result = options
-        .open(&temporary)
-        .and_then(|mut f| f.write_all(bytes).and_then(|()| f.sync_all()))
-        .and_then(|()| fs::rename(&temporary, &target));
+    let result = options.open(&temporary).and_then(|mut file| {
+        if private {
+            // nobody else knows the name yet, so this does not wait
+            file.lock()?;
+        }
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        fs::rename(&temporary, &target)?;
+        Ok(file)
+    });
     result.map_err(|error| {
         // it may never have been made
         let _ = fs::remove_file(&temporary);

@@ -27,13 +27,26 @@ pub struct DiskConfig {
 /// );
 /// assert_eq!(cache.stats().misses, 0);
 /// ```
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct CacheConfig {
     pub(super) memory_bytes: u64,
     pub(super) disk: Option<DiskConfig>,
     pub(super) shared: Option<Arc<dyn SharedTier>>,
     pub(super) dtype: CacheDtype,
     pub(super) salt: Vec<u8>,
+}
+
+// the salt is a secret, and debug output ends up in logs
+impl std::fmt::Debug for CacheConfig {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CacheConfig")
+            .field("memory_bytes", &self.memory_bytes)
+            .field("disk", &self.disk)
+            .field("shared", &self.shared)
+            .field("dtype", &self.dtype)
+            .field("salted", &!self.salt.is_empty())
+            .finish()
+    }
 }
 
 impl Default for CacheConfig {
@@ -83,6 +96,11 @@ impl CacheConfig {
     #[must_use]
     pub fn disk_config(&self) -> Option<&DiskConfig> {
         self.disk.as_ref()
+    }
+
+    /// Whether rows may come back as half floats.
+    pub(crate) fn has_half_rows(&self) -> bool {
+        self.dtype == CacheDtype::F16 && (self.disk.is_some() || self.shared.is_some())
     }
 
     /// The tenants' secret.

@@ -141,13 +141,35 @@ impl DiskStore {
         written.map(|()| Put::Written { evicted })
     }
 
-    /// Removes an entry. The sum keeps its size until somebody counts.
-    pub(crate) fn remove(&self, key: EmbeddingKey) -> std::io::Result<bool> {
+    /// Removes an entry that was found bad, unless another process has put a good one in its place since. `bad`: what was
+    /// read; `None` where it could not be read. The sum keeps its size until somebody counts. False where nothing was
+    /// removed, also because the folder was busy for too long.
+    pub(crate) fn remove_bad(&self, key: EmbeddingKey, bad: Option<&[u8]>) -> std::io::Result<bool> {
+        if !self.root.is_dir() {
+            return Ok(false);
+        }
+        let Some(_lock) = self.lock()? else { return Ok(false) };
+        let now = match self.read(key) {
+            Ok(None) => return Ok(false),
+            Ok(now) => now,
+            Err(_) => None,
+        };
+        if now.as_deref() != bad {
+            return Ok(false);
+        }
         match fs::remove_file(self.path(key)) {
             Ok(()) => Ok(true),
             Err(e) if e.kind() == ErrorKind::NotFound => Ok(false),
             Err(e) => Err(e),
         }
+    }
+
+    /// Makes the folder and takes its lock once: what the first entry would need.
+    pub(crate) fn check_writable(&self) -> std::io::Result<()> {
+        make_private(&self.root)?;
+        let probe = self.root.join(format!("probe-{}", std::process::id()));
+        private_file(&probe)?;
+        fs::remove_file(&probe)
     }
 
     /// All entries, those unused for longest first.

@@ -67,6 +67,15 @@ impl CacheFolder {
         &self.dir
     }
 
+    /// Makes the folder where it is missing and tries to write to it. A cache does not need this: it works with what it finds
+    /// and counts what fails. It is for programs that want to tell their user beforehand.
+    ///
+    /// # Errors
+    /// [`Error::Io`] where nothing can be written there.
+    pub fn check_writable(&self) -> Result<()> {
+        Room::ALL.into_iter().try_for_each(|room| self.store(room).check_writable().map_err(self.io("write", room)))
+    }
+
     /// All entries of a room, those unused for longest first.
     ///
     /// # Errors
@@ -99,10 +108,12 @@ impl CacheFolder {
                 let bytes = match store.read(entry.key) {
                     // gone since it was listed
                     Ok(None) => continue,
-                    Ok(Some(bytes)) => bytes,
-                    Err(_) => Vec::new(),
+                    Ok(bytes) => bytes,
+                    Err(_) => None,
                 };
-                let right = inspect(&bytes)
+                let right = bytes
+                    .as_deref()
+                    .and_then(inspect)
                     .is_some_and(|facts| facts.key == entry.key && facts.dtype.is_some() == (room == Room::Embeddings));
                 if right {
                     verified.good += 1;
@@ -110,7 +121,7 @@ impl CacheFolder {
                 }
                 verified.bad.push((room, entry.key));
                 if remove {
-                    store.remove(entry.key).map_err(self.io("remove", room))?;
+                    store.remove_bad(entry.key, bytes.as_deref()).map_err(self.io("remove", room))?;
                 }
             }
         }
@@ -141,9 +152,9 @@ impl CacheFolder {
             .ok_or_else(|| Error::State { reason: "not an exported embedding, or damaged".into() })?;
         let store = self.store(Room::Embeddings);
         let present = store.read(facts.key).unwrap_or_default();
-        if present.is_some_and(|old| inspect(&old).is_none_or(|old| old.key != facts.key)) {
+        if let Some(old) = present.filter(|old| inspect(old).is_none_or(|old| old.key != facts.key)) {
             // a damaged one would count as present
-            store.remove(facts.key).map_err(self.io("remove", Room::Embeddings))?;
+            store.remove_bad(facts.key, Some(&old)).map_err(self.io("remove", Room::Embeddings))?;
         }
         let (header, payload) = bytes.split_at(HEADER_BYTES);
         let put = Room::Embeddings.store(&self.dir, budget).put(facts.key, header, payload);

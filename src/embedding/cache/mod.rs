@@ -34,6 +34,7 @@ pub use stats::CacheStats;
 
 pub(crate) use disk::{DiskStore, Put};
 pub(crate) use lru::{ByteLru, Weigh};
+pub(crate) use stats::Counter;
 
 use super::entry::{self, CacheDtype, Refusal};
 use super::key::EmbeddingKey;
@@ -234,7 +235,7 @@ impl EmbeddingCache {
             }
             if let (Tier::Disk, Some(disk)) = (tier, &self.disk) {
                 // in a read-only folder it stays, and is found bad again
-                let _ = disk.remove(wanted.key);
+                let _ = disk.remove_bad(wanted.key, Some(&bytes));
             }
         }
         None

@@ -103,7 +103,7 @@ counters! {
 
 /// One number that only grows. With the feature `metrics` the recorder of the application sees it too.
 #[derive(Debug)]
-pub(super) struct Counter {
+pub(crate) struct Counter {
     value: AtomicU64,
     #[cfg(feature = "metrics")]
     name: &'static str,
@@ -111,7 +111,7 @@ pub(super) struct Counter {
 
 impl Counter {
     #[cfg_attr(not(feature = "metrics"), expect(unused_variables, reason = "the name is for the recorder"))]
-    fn new(name: &'static str) -> Self {
+    pub(crate) fn new(name: &'static str) -> Self {
         Self {
             value: AtomicU64::new(0),
             #[cfg(feature = "metrics")]
@@ -119,7 +119,7 @@ impl Counter {
         }
     }
 
-    pub(super) fn add(&self, n: u64) {
+    pub(crate) fn add(&self, n: u64) {
         self.value.fetch_add(n, Ordering::Relaxed);
         #[cfg(feature = "metrics")]
         if n > 0 {
@@ -127,7 +127,7 @@ impl Counter {
         }
     }
 
-    fn get(&self) -> u64 {
+    pub(crate) fn get(&self) -> u64 {
         self.value.load(Ordering::Relaxed)
     }
 }

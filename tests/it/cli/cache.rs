@@ -168,6 +168,71 @@ fn the_folder_is_looked_after() {
     assert!(entries(&dir, "embeddings").is_empty());
 }
 
+/// What can be told from pictures and conversations is for their owner's eyes.
+#[cfg(unix)]
+#[test]
+fn files_are_private() {
+    use std::os::unix::fs::PermissionsExt;
+    let world = World::new();
+    let (dir, talk) = (world.path("c"), world.path("talk"));
+    let flags = ["--cache", "disk", "--cache-dir", text(&dir), "--prompt-cache", "--session", text(&talk)];
+    ask_sample(&world, &flags);
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&talk), 0o600);
+    for room in ["embeddings", "kv"] {
+        let entry = entries(&dir, room).remove(0);
+        assert_eq!((mode(&entry), mode(entry.parent().unwrap())), (0o600, 0o700), "{room}");
+    }
+}
+
+#[test]
+fn a_folder_that_takes_nothing_is_said() {
+    let world = World::new();
+    let file = world.write("file", "x");
+    let sample = &SAMPLES[0];
+    let picture = demo(sample.picture);
+    let flags = ["--cache", "disk", "--cache-dir", text(&file), "--image", text(&picture), "-p", sample.question];
+    let outcome = world.ask(&flags).ok().says("nothing new is kept");
+    assert_eq!(outcome.stdout.trim(), sample.answer);
+}
+
+#[test]
+fn a_conversation_has_one_owner_and_a_place_from_the_start() {
+    let world = World::new();
+    // before any model is loaded: nothing that was computed is lost
+    world.ask(&["-m", "missing.gguf", "--session", "no/folder/talk", "-p", "x"]).failed(2, "io").says("no/folder/talk");
+    let file = world.path("talk");
+    let mut first = world.command(&["--session", text(&file), "--temp", "0", "-t", "1"]);
+    let mut child = first.stdin(std::process::Stdio::piped()).spawn().unwrap();
+    let start = std::time::Instant::now();
+    while !file.exists() {
+        assert!(start.elapsed() < Duration::from_secs(60), "the chat never began");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    // the file is made and locked in two steps
+    std::thread::sleep(Duration::from_millis(200));
+    world.ask(&["--session", text(&file), "-p", "x"]).failed(1, "session-in-use").says("another process");
+    drop(child.stdin.take());
+    super::finish(child).ok();
+    assert!(!file.exists(), "nothing was said, nothing is left");
+
+    // one that was killed before it said anything leaves an empty file: a new conversation
+    std::fs::write(&file, "").unwrap();
+    world.ask(&["--session", text(&file), "-p", "Describe the image."]).ok();
+    assert!(std::fs::metadata(&file).unwrap().len() > 0);
+}
+
+#[test]
+fn a_cleared_conversation_is_saved_as_cleared() {
+    let world = World::new();
+    let file = world.path("talk");
+    let sign = demo("sign.png");
+    let input = format!("/image {}\n{}\n/clear\n", sign.display(), SAMPLES[0].question);
+    world.chat(&["--session", text(&file)], &input).ok();
+    let usage = world.usage(&["--session", text(&file), "-p", "Describe the image."]);
+    assert_eq!(usage["visual_tokens"], 0, "{usage}");
+}
+
 #[test]
 fn a_conversation_goes_on_in_the_next_process() {
     let world = World::new();
@@ -188,6 +253,11 @@ fn a_conversation_goes_on_in_the_next_process() {
     let cut = world.write("cut.session", &bytes[..bytes.len() / 2]);
     world.ask(&["--session", text(&cut), "-p", "x"]).failed(1, "state");
     assert_eq!(std::fs::read(&cut).unwrap().len(), bytes.len() / 2, "it is left as it was");
+    let huge = world.path("huge.session");
+    let sparse = std::fs::File::create(&huge).unwrap();
+    // a file with a hole: it takes no room on the disk
+    sparse.set_len(65 << 30).unwrap();
+    world.ask(&["--session", text(&huge), "-p", "x"]).failed(1, "file-too-large");
     // another context: the messages are taken up
     let outcome = world.ask(&["--session", text(&file), "-ctk", "f32", "-p", question]).ok();
     outcome.says("only the messages");

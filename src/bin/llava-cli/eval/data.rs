@@ -11,7 +11,7 @@ use xxhash_rust::xxh3::Xxh3;
 use super::items::{Item, Items, Source};
 use super::score::Scorer;
 use crate::console::note;
-use crate::exit::{FAILED, Problem, Stage};
+use crate::exit::{Problem, Stage};
 use crate::pictures::Reader;
 use crate::save::save;
 
@@ -157,7 +157,7 @@ pub fn write(folder: &Path, items: &Items, reader: &Reader) -> Result<()> {
     for item in &items.list {
         let name = PathBuf::from(format!("{}.png", item.id));
         let picture = item.picture(reader)?;
-        save(&folder.join(&name), &encode_png(picture.image())?)?;
+        save(&folder.join(&name), &picture.image().to_png()?)?;
         let mut object = json!({
             "image": name.to_string_lossy(),
             "task": item.task,
@@ -180,19 +180,6 @@ pub fn write(folder: &Path, items: &Items, reader: &Reader) -> Result<()> {
     save(&folder.join("data.jsonl"), lines.as_bytes())?;
     note(format_args!("{} questions are in {}", items.list.len(), folder.join("data.jsonl").display()));
     Ok(())
-}
-
-fn encode_png(image: &llava::image::RgbImage) -> Result<Vec<u8>> {
-    let failed = |e: png::EncodingError| Problem::new(FAILED, "failed", format!("cannot encode a picture: {e}"));
-    let mut bytes = Vec::new();
-    let mut encoder = png::Encoder::new(&mut bytes, image.width_px(), image.height_px());
-    encoder.set_color(png::ColorType::Rgb);
-    encoder.set_depth(png::BitDepth::Eight);
-    encoder.set_compression(png::Compression::Fast);
-    let mut writer = encoder.write_header().map_err(failed)?;
-    writer.write_image_data(image.pixels()).map_err(failed)?;
-    writer.finish().map_err(failed)?;
-    Ok(bytes)
 }
 
 #[cfg(test)]
