@@ -306,7 +306,7 @@ pub enum Error {
     #[error("cancelled")]
     Cancelled,
     /// Saved state does not belong to this model, context or version, or is damaged.
-    #[error("saved state refused: {reason}")]
+    #[error("saved data refused: {reason}")]
     State {
         /// What does not match.
         reason: String,

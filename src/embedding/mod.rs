@@ -18,7 +18,7 @@ pub use cache::{
 };
 #[cfg(feature = "redis")]
 pub use cache::{RedisConfig, RedisTier};
-pub(crate) use entry::{Kind, seal, unseal};
+pub(crate) use entry::{HEADER_BYTES, Kind, seal, unseal};
 
 pub use entry::{CacheDtype, EntryFacts, inspect};
 pub use key::{EmbeddingKey, KeyBuilder};

@@ -2,18 +2,14 @@
 
 use std::collections::HashMap;
 use std::fs::{File, Metadata};
-use std::io::Read;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::UNIX_EPOCH;
 
-use xxhash_rust::xxh3::Xxh3;
+use xxhash_rust::xxh3::{Xxh3, xxh3_64, xxh3_128};
 
-use super::file::GgufFile;
 use crate::error::{Error, Result};
-
-/// Bytes of a tensor that [`sampled_hash`] looks at in three places.
-const SAMPLE_BYTES: u64 = 4096;
 
 /// What stands for a file's content as long as nobody writes to it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -48,30 +44,76 @@ fn inode(_: &Metadata) -> (u64, u64, i64, i64) {
     (0, 0, 0, 0)
 }
 
-/// A file as it was at one moment: tells later whether it is still the same.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Seen(Identity);
+/// The files of something that was loaded, as they were then, and the name of their content.
+#[derive(Debug)]
+pub(crate) struct Fingerprint {
+    files: Arc<Vec<Identity>>,
+    hash: OnceLock<u128>,
+    /// Where hashes are kept across processes.
+    notes: OnceLock<PathBuf>,
+}
 
-impl Seen {
-    /// Looks at a file.
+impl Fingerprint {
+    /// Looks at files that are about to be loaded. Nothing is read yet.
     ///
     /// # Errors
     /// [`Error::Io`].
-    pub(crate) fn new(path: &Path) -> Result<Self> {
-        let io = |source| Error::Io { action: "read", path: path.to_owned(), source };
-        Ok(Self(Identity::new(path, &std::fs::metadata(path).map_err(io)?)))
+    pub(crate) fn new<'a>(paths: impl IntoIterator<Item = &'a Path>) -> Result<Self> {
+        let files = paths.into_iter().map(look_at).collect::<Result<Vec<_>>>()?;
+        Ok(Self { files: Arc::new(files), hash: OnceLock::new(), notes: OnceLock::new() })
     }
 
-    /// Refuses a file that was replaced or written to since.
+    /// [`content_hash`] of the file; of several, one over theirs. The first call reads them.
     ///
     /// # Errors
-    /// [`Error::Io`], [`Error::State`].
-    pub(crate) fn check(&self) -> Result<()> {
-        if Self::new(&self.0.path)? == *self {
-            return Ok(());
+    /// [`Error::Io`]; [`Error::State`] where a file was replaced or written to since it was loaded.
+    pub(crate) fn get(&self) -> Result<u128> {
+        if let Some(known) = self.hash.get() {
+            return Ok(*known);
         }
-        Err(Error::State { reason: format!("{} has changed since it was loaded", self.0.path.display()) })
+        let hashes = self.files.iter().map(|file| hash_of(&file.path, self.notes.get().map(PathBuf::as_path)));
+        let hashes = hashes.collect::<Result<Vec<u128>>>()?;
+        // of the files that were loaded, not of ones that took their place
+        for file in self.files.iter() {
+            if look_at(&file.path)? != *file {
+                return Err(Error::State {
+                    reason: format!("{} has changed since it was loaded", file.path.display()),
+                });
+            }
+        }
+        let all = match hashes.as_slice() {
+            [one] => *one,
+            many => xxh3_128(&many.iter().flat_map(|hash| hash.to_le_bytes()).collect::<Vec<u8>>()),
+        };
+        Ok(*self.hash.get_or_init(|| all))
     }
+
+    /// Has the files read on a thread of their own, so that whoever asks first need not wait. `notes`: a folder that nobody else
+    /// can write, where hashes are kept for the next process.
+    pub(crate) fn ahead(&self, notes: Option<PathBuf>) {
+        if let Some(notes) = notes {
+            // the first folder stays
+            let _ = self.notes.set(notes);
+        }
+        if self.hash.get().is_some() {
+            return;
+        }
+        let (files, notes) = (Arc::clone(&self.files), self.notes.get().cloned());
+        let reading = std::thread::Builder::new().name("llava-fingerprint".into()).spawn(move || {
+            for file in files.iter() {
+                // whoever needs it reads it again and tells the error
+                let _ = hash_of(&file.path, notes.as_deref());
+            }
+        });
+        if let Err(error) = reading {
+            tracing::debug!(%error, "no thread for the fingerprint: the first question waits for it");
+        }
+    }
+}
+
+fn look_at(path: &Path) -> Result<Identity> {
+    let io = |source| Error::Io { action: "read", path: path.to_owned(), source };
+    Ok(Identity::new(path, &std::fs::metadata(path).map_err(io)?))
 }
 
 /// XXH3-128 of all bytes of a file. Read once per process and file: as long as path, size, times and inode stay the same, the
@@ -80,9 +122,14 @@ impl Seen {
 /// # Errors
 /// [`Error::Io`].
 pub fn content_hash(path: impl AsRef<Path>) -> Result<u128> {
+    hash_of(path.as_ref(), None)
+}
+
+/// As [`content_hash`]; `notes` is a folder where the hash is kept for other processes. One that cannot be used costs the
+/// reading.
+fn hash_of(path: &Path, notes: Option<&Path>) -> Result<u128> {
     static KNOWN: Mutex<Option<HashMap<Identity, u128>>> = Mutex::new(None);
     static READING: Mutex<()> = Mutex::new(());
-    let path = path.as_ref();
     let io = |action| move |source| Error::Io { action, path: path.to_owned(), source };
     let mut file = File::open(path).map_err(io("open"))?;
     let identity = Identity::new(path, &file.metadata().map_err(io("read"))?);
@@ -93,6 +140,10 @@ pub fn content_hash(path: impl AsRef<Path>) -> Result<u128> {
     let _one = READING.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(hash) = known().as_ref().and_then(|k| k.get(&identity)) {
         return Ok(*hash);
+    }
+    if let Some(hash) = notes.and_then(|notes| identity.recall(notes)) {
+        known().get_or_insert_default().insert(identity, hash);
+        return Ok(hash);
     }
     let mut hash = Xxh3::new();
     let mut buffer = vec![0_u8; 1 << 20];
@@ -105,39 +156,73 @@ pub fn content_hash(path: impl AsRef<Path>) -> Result<u128> {
     let hash = hash.digest128();
     // a file that was written to meanwhile is not remembered
     if file.metadata().is_ok_and(|meta| Identity::new(path, &meta) == identity) {
+        if let Some(Err(error)) = notes.map(|notes| identity.keep(notes, hash)) {
+            tracing::debug!(%error, path = %path.display(), "a fingerprint is not kept");
+        }
         known().get_or_insert_default().insert(identity, hash);
     }
     Ok(hash)
 }
 
-/// XXH3-128 over the header of a model and 4 KiB at the beginning, the middle and the end of every tensor: tells two
-/// fine-tunes of one base apart without reading gigabytes. It is no proof against a forger.
-///
-/// # Errors
-/// Those of [`GgufFile::open_split`] and [`GgufFile::read_part`].
-pub fn sampled_hash(path: impl AsRef<Path>) -> Result<u128> {
-    let file = GgufFile::open_split(path)?;
-    let mut hash = Xxh3::new();
-    let mut add = |bytes: &[u8]| {
-        hash.update(&(bytes.len() as u64).to_le_bytes());
-        hash.update(bytes);
-    };
-    for (key, value) in file.metadata() {
-        add(key.as_bytes());
-        // whole, where Display shortens
-        add(format!("{value:?}").as_bytes());
+/// Bytes of a kept fingerprint: two hashes of who it belongs to, the fingerprint, a checksum.
+const NOTE_BYTES: usize = 16 + 16 + 8;
+
+impl Identity {
+    /// Everything that stands for the content, as one number.
+    fn digest(&self) -> u128 {
+        let mut hash = Xxh3::new();
+        hash.update(b"llava fingerprint 1");
+        hash.update(self.path.as_os_str().as_encoded_bytes());
+        hash.update(&self.bytes.to_le_bytes());
+        hash.update(&self.modified_ns.to_le_bytes());
+        let (device, inode, changed, nanos) = self.inode;
+        hash.update(&device.to_le_bytes());
+        hash.update(&inode.to_le_bytes());
+        hash.update(&changed.to_le_bytes());
+        hash.update(&nanos.to_le_bytes());
+        hash.digest128()
     }
-    let mut buffer = Vec::new();
-    for info in file.tensors() {
-        add(format!("{} {:?} {:?} {}", info.name, info.dims, info.ggml_type, info.byte_len).as_bytes());
-        let n = info.byte_len.min(SAMPLE_BYTES);
-        buffer.resize(usize::try_from(n).unwrap_or(0), 0);
-        for at in [0, (info.byte_len - n) / 2, info.byte_len - n] {
-            file.read_part(info, at, &mut buffer)?;
-            add(&buffer);
+
+    /// One small file for a path: a file that has changed takes its own place.
+    fn note(&self, folder: &Path) -> PathBuf {
+        folder.join(format!("{:016x}", xxh3_64(self.path.as_os_str().as_encoded_bytes())))
+    }
+
+    fn recall(&self, folder: &Path) -> Option<u128> {
+        // without inodes an overwritten file of the same size could pass for the old one
+        let path = self.note(folder);
+        if cfg!(not(unix)) || !std::fs::symlink_metadata(&path).ok()?.is_file() {
+            return None;
         }
+        let mut bytes = Vec::with_capacity(NOTE_BYTES);
+        File::open(path).ok()?.take(NOTE_BYTES as u64 + 1).read_to_end(&mut bytes).ok()?;
+        let note: [u8; NOTE_BYTES] = bytes.try_into().ok()?;
+        let (body, sum) = note.split_at(32);
+        if sum != xxh3_64(body).to_le_bytes() || body[..16] != self.digest().to_le_bytes() {
+            return None;
+        }
+        body[16..].try_into().ok().map(u128::from_le_bytes)
     }
-    Ok(hash.digest128())
+
+    fn keep(&self, folder: &Path, hash: u128) -> std::io::Result<()> {
+        let mut builder = std::fs::DirBuilder::new();
+        builder.recursive(true);
+        #[cfg(unix)]
+        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+        builder.create(folder)?;
+        let body = [self.digest().to_le_bytes(), hash.to_le_bytes()].concat();
+        let path = self.note(folder);
+        // processes that write at the same time write the same
+        let temporary = path.with_extension(format!("{}.tmp", std::process::id()));
+        let written = File::create(&temporary)
+            .and_then(|mut f| f.write_all(&body).and_then(|()| f.write_all(&xxh3_64(&body).to_le_bytes())))
+            .and_then(|()| std::fs::rename(&temporary, &path));
+        if written.is_err() {
+            // it may never have been made
+            let _ = std::fs::remove_file(&temporary);
+        }
+        written
+    }
 }
 
 #[cfg(test)]
@@ -163,5 +248,35 @@ mod tests {
             assert_ne!(two, one);
         }
         assert_eq!(content_hash(folder.path().join("missing")).unwrap_err().code(), "io");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_kept_hash_belongs_to_one_file_as_it_was() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, notes) = (folder.path().join("a.bin"), folder.path().join("notes"));
+        fs::write(&path, "one").unwrap();
+        let identity = || Identity::new(&path, &fs::metadata(&path).unwrap());
+        assert_eq!(identity().recall(&notes), None);
+        let one = hash_of(&path, Some(&notes)).unwrap();
+        // what another process finds
+        assert_eq!(identity().recall(&notes), Some(one));
+        let note = identity().note(&notes);
+        let good = fs::read(&note).unwrap();
+        for at in 0..good.len() {
+            let mut bad = good.clone();
+            bad[at] ^= 1;
+            fs::write(&note, &bad).unwrap();
+            assert_eq!(identity().recall(&notes), None, "byte {at}");
+        }
+        fs::write(&note, &good).unwrap();
+        fs::write(&path, "two").unwrap();
+        assert_eq!(identity().recall(&notes), None);
+        let two = hash_of(&path, Some(&notes)).unwrap();
+        assert!(two != one && identity().recall(&notes) == Some(two));
+        assert_eq!(fs::read_dir(&notes).unwrap().count(), 1);
+        // a folder that is a file
+        fs::write(&path, "three").unwrap();
+        assert_eq!(hash_of(&path, Some(&note)).unwrap(), xxhash_rust::xxh3::xxh3_128(b"three"));
     }
 }

@@ -3,7 +3,7 @@
 use std::ffi::CString;
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use llava_sys as sys;
 
@@ -12,8 +12,7 @@ use super::ffi::{construct, owned_str};
 use super::params::{LoadMode, ModelParams, ProgressCall};
 use super::vocab::Vocab;
 use crate::error::{Error, Result};
-use crate::gguf::Seen;
-use crate::gguf::{GgufFile, TextFacts, check_text_model, sampled_hash};
+use crate::gguf::{Fingerprint, GgufFile, TextFacts, check_text_model};
 
 /// How the model rotates positions into queries and keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -50,8 +49,8 @@ pub struct Model {
     backend: Arc<Backend>,
     path: PathBuf,
     facts: TextFacts,
-    fingerprint: OnceLock<u128>,
-    seen: Seen,
+    fingerprint: Fingerprint,
+    gpu_layers: Option<u32>,
 }
 
 impl Model {
@@ -66,8 +65,8 @@ impl Model {
     pub fn load(path: impl AsRef<Path>, params: &ModelParams) -> Result<Arc<Self>> {
         let path = path.as_ref();
         let backend = Backend::start()?;
-        let seen = Seen::new(path)?;
         let header = GgufFile::open_split(path)?;
+        let fingerprint = Fingerprint::new(header.paths())?;
         let facts = check_text_model(&header)?;
         drop(header);
 
@@ -94,7 +93,8 @@ impl Model {
         if progress.finish() {
             return Err(Error::Cancelled);
         }
-        Ok(Arc::new(Self { owner: owner?, backend, path: path.to_owned(), facts, fingerprint: OnceLock::new(), seen }))
+        let gpu_layers = params.gpu_layers;
+        Ok(Arc::new(Self { owner: owner?, backend, path: path.to_owned(), facts, fingerprint, gpu_layers }))
     }
 
     pub(crate) fn as_ptr(&self) -> *const sys::llama_model {
@@ -106,17 +106,24 @@ impl Model {
         self.owner.0.as_ptr()
     }
 
-    /// Tells this model's weights from others': [`crate::gguf::sampled_hash`] of its file, read at the first call.
+    /// Tells this model from others: [`crate::gguf::content_hash`] of its file, or of all files of a split one. The first call
+    /// reads them.
     ///
     /// # Errors
-    /// Those of [`crate::gguf::sampled_hash`]; [`Error::State`] where the file has changed since it was loaded.
-    pub fn weights_fingerprint(&self) -> Result<u128> {
-        if let Some(known) = self.fingerprint.get() {
-            return Ok(*known);
-        }
-        let hash = sampled_hash(&self.path)?;
-        self.seen.check()?;
-        Ok(*self.fingerprint.get_or_init(|| hash))
+    /// [`Error::Io`]; [`Error::State`] where a file has changed since it was loaded.
+    pub fn fingerprint(&self) -> Result<u128> {
+        self.fingerprint.get()
+    }
+
+    /// Has [`Model::fingerprint`] computed on a thread of its own. `notes`: a folder that nobody else can write, where it is kept for
+    /// the next process.
+    pub fn fingerprint_ahead(&self, notes: Option<PathBuf>) {
+        self.fingerprint.ahead(notes);
+    }
+
+    /// Layers that were asked to be on a GPU; `None` is all that fit.
+    pub(super) fn gpu_layers(&self) -> Option<u32> {
+        self.gpu_layers
     }
 
     /// What the checked header says.

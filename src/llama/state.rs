@@ -70,15 +70,20 @@ impl Context {
     /// Everything that decides what the bytes of a state mean: weights, layout, arithmetic.
     ///
     /// # Errors
-    /// Those of [`Model::weights_fingerprint`](super::Model::weights_fingerprint).
+    /// Those of [`Model::fingerprint`](super::Model::fingerprint).
     pub(crate) fn state_fingerprint(&self) -> Result<u128> {
         let model = self.model();
         let params = self.params();
+        let devices = model.backend().devices();
+        // LongRoPE models turn positions otherwise in a context that is longer than what they began with
+        let long = model.facts().rope_switch.is_some_and(|most| self.n_ctx() / params.n_seq_max.max(1) > most);
         let text = format!(
-            "{:032x}|{}|{:?}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{:?}",
-            model.weights_fingerprint()?,
+            "{:032x}|{}|{:?}|{:?}|{long}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{:?}",
+            model.fingerprint()?,
             sys::CPU_BASELINE,
-            model.backend().devices().iter().map(|d| d.name.as_str()).collect::<Vec<_>>(),
+            devices.iter().map(|d| (d.name.as_str(), d.description.as_str())).collect::<Vec<_>>(),
+            // where the layers run
+            model.gpu_layers().filter(|_| devices.iter().any(|d| !d.is_cpu)),
             model.backend().version(),
             model.architecture(),
             model.description(),

@@ -1,12 +1,13 @@
 //! The key of an encoded chunk: everything that decides its rows.
 
+use std::path::PathBuf;
+
 use llava_sys as sys;
 
 use super::prepared::{Chunk, Prepared};
 use super::projector::Projector;
 use crate::embedding::{KeyBuilder, Wanted};
 use crate::error::Result;
-use crate::gguf::content_hash;
 
 /// Raised when the arithmetic of this crate's own kernels changes; 0 is ggml alone.
 const GEMM_GENERATION: u64 = 0;
@@ -17,25 +18,13 @@ impl Projector {
     /// # Errors
     /// [`crate::Error::Io`] where it cannot be read any more, [`crate::Error::State`] where it has changed since it was loaded.
     pub fn fingerprint(&self) -> Result<u128> {
-        if let Some(known) = self.fingerprint.get() {
-            return Ok(*known);
-        }
-        let hash = content_hash(self.path())?;
-        // of the file that was loaded, not of one that took its place
-        self.seen.check()?;
-        Ok(*self.fingerprint.get_or_init(|| hash))
+        self.fingerprint.get()
     }
 
-    /// Has the fingerprint read on a thread of its own, so that the first question need not wait for it.
-    pub(crate) fn fingerprint_ahead(&self) {
-        let path = self.path().to_owned();
-        let reading = std::thread::Builder::new().name("llava-fingerprint".into()).spawn(move || {
-            // whoever needs it reads it again and tells the error
-            let _ = content_hash(path);
-        });
-        if let Err(error) = reading {
-            tracing::debug!(%error, "no thread for the fingerprint: the first question waits for it");
-        }
+    /// Has the fingerprint read on a thread of its own, so that the first question need not wait for it. `notes`: a folder where
+    /// it is kept for the next process.
+    pub(crate) fn fingerprint_ahead(&self, notes: Option<PathBuf>) {
+        self.fingerprint.ahead(notes);
     }
 
     /// What all keys of this projector have in common.

@@ -9,7 +9,7 @@ use llava_sys as sys;
 
 use super::params::{ClipLayout, ProjectorParams};
 use crate::error::{Error, Result};
-use crate::gguf::{GgufFile, ProjectorFacts, Seen, check_pair, check_projector, needed_tokens};
+use crate::gguf::{Fingerprint, GgufFile, ProjectorFacts, check_pair, check_projector, needed_tokens};
 use crate::llama::{FlashAttention, Model, ProgressCall, check, construct, path_to_c, physical_cores};
 
 /// Owner of a `llava_projector`.
@@ -94,8 +94,7 @@ pub struct Projector {
     path: PathBuf,
     info: ProjectorInfo,
     params: ProjectorParams,
-    pub(super) seen: Seen,
-    pub(super) fingerprint: OnceLock<u128>,
+    pub(super) fingerprint: Fingerprint,
     /// What encodes, as keys name it.
     pub(super) device: OnceLock<String>,
 }
@@ -111,7 +110,7 @@ impl Projector {
     /// words where libmtmd refuses it; [`Error::BadParameter`]; [`Error::Cancelled`].
     pub fn load(path: impl AsRef<Path>, model: &Arc<Model>, params: &ProjectorParams) -> Result<Arc<Self>> {
         let path = path.as_ref();
-        let seen = Seen::new(path)?;
+        let fingerprint = Fingerprint::new([path])?;
         let header = GgufFile::open(path)?;
         let facts = check_projector(&header)?;
         check_fit(&header, &facts, model)?;
@@ -152,8 +151,7 @@ impl Projector {
             path: path.to_owned(),
             info,
             params: params.clone(),
-            seen,
-            fingerprint: OnceLock::new(),
+            fingerprint,
             device: OnceLock::new(),
         }))
     }

@@ -1,5 +1,6 @@
 //! A conversation: messages, and asking for the next one.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -81,11 +82,14 @@ impl Session {
                 });
             }
             if params.cache.is_some() || params.snapshots.is_some() {
-                projector.fingerprint_ahead();
+                projector.fingerprint_ahead(notes(&params));
             }
             let whole = whole_picture(projector)?;
             params.context.n_ubatch = params.context.n_ubatch.max(whole);
             params.context.n_batch = params.context.n_batch.max(whole);
+        }
+        if params.snapshots.is_some() {
+            model.fingerprint_ahead(notes(&params));
         }
         let template = choose_template(model, &params)?;
         if let Some(text) = template.antiprompt() {
@@ -326,6 +330,13 @@ fn drop_double_bos(items: &mut Vec<Item>, bos: Option<Token>) {
     if is_bos(items.first()) && is_bos(items.get(1)) {
         items.remove(0);
     }
+}
+
+/// Where fingerprints of files are kept: beside what they name.
+fn notes(params: &SessionParams) -> Option<PathBuf> {
+    let embeddings = || Some(params.cache.as_ref()?.config().disk_config()?.dir.clone());
+    let states = || params.snapshots.as_ref()?.folder().map(Path::to_owned);
+    embeddings().or_else(states).map(|dir| dir.join("fingerprints"))
 }
 
 /// Tokens of the largest picture, where a picture has to be decoded in one piece; 0 otherwise.

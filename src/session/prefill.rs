@@ -194,7 +194,7 @@ impl Memory {
         let Some((_, last)) = self.context.positions(SEQUENCE) else { return self.live.is_empty() };
         // under M-RoPE the largest position of a picture at the end lies before the position that follows it
         let behind_picture = matches!(self.live.last(), Some(Item::Image(_)));
-        last + 1 == self.next_position() || (behind_picture && last < self.next_position())
+        last.checked_add(1) == Some(self.next_position()) || (behind_picture && last < self.next_position())
     }
 
     /// Whether a sliding window that ends at `from` is still complete.

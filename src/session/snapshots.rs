@@ -1,13 +1,14 @@
 //! KV states behind pictures, kept for the next conversation that begins the same way.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::prompt::Item;
 use crate::embedding::{
-    ByteLru, Counter, DiskStore, EmbeddingCache, EmbeddingKey, KeyBuilder, Kind, Put, Room, Weigh, seal, unseal,
+    ByteLru, Counter, DiskStore, EmbeddingCache, EmbeddingKey, HEADER_BYTES, KeyBuilder, Kind, Put, Room, Weigh, seal,
+    unseal,
 };
 use crate::error::Result;
 use crate::llama::{Context, SequenceState};
@@ -65,6 +66,7 @@ impl Default for Counters {
 pub struct KvSnapshots {
     memory: Mutex<ByteLru<Kept>>,
     disk: Option<DiskStore>,
+    folder: Option<PathBuf>,
     counters: Counters,
 }
 
@@ -86,8 +88,18 @@ impl KvSnapshots {
     /// off.
     #[must_use]
     pub fn new(memory_bytes: u64, disk: Option<(&Path, u64)>) -> Arc<Self> {
-        let disk = disk.filter(|d| d.1 > 0).map(|(dir, bytes)| Room::KvStates.store(dir, bytes));
-        Arc::new(Self { memory: Mutex::new(ByteLru::new(memory_bytes)), disk, counters: Counters::default() })
+        let disk = disk.filter(|d| d.1 > 0);
+        Arc::new(Self {
+            memory: Mutex::new(ByteLru::new(memory_bytes)),
+            disk: disk.map(|(dir, bytes)| Room::KvStates.store(dir, bytes)),
+            folder: disk.map(|(dir, _)| dir.to_owned()),
+            counters: Counters::default(),
+        })
+    }
+
+    /// The folder of the disk tier.
+    pub(super) fn folder(&self) -> Option<&Path> {
+        self.folder.as_deref()
     }
 
     /// What it did so far.
@@ -111,16 +123,21 @@ impl KvSnapshots {
             return Some(kept.0);
         }
         let found = self.disk.as_ref().and_then(|disk| {
-            let bytes = disk.get(key).unwrap_or_else(|error| {
+            let mut bytes = disk.get(key).unwrap_or_else(|error| {
                 tracing::debug!(%error, %key, "a KV snapshot cannot be read");
                 self.counters.disk_errors.add(1);
                 None
             })?;
-            let state = unseal(Kind::KvState, key, &bytes).ok().map(|(_, state)| state.to_vec());
-            let state = state.and_then(|bytes| SequenceState::from_bytes(bytes).ok());
-            if state.is_none() {
+            if unseal(Kind::KvState, key, &bytes).is_err() {
                 self.counters.refused.add(1);
                 self.forget(disk, key, &bytes);
+                return None;
+            }
+            // states are large: the header goes, the rest stays where it is
+            bytes.drain(..HEADER_BYTES);
+            let state = SequenceState::from_bytes(bytes).ok();
+            if state.is_none() {
+                self.refuse(key);
             }
             state
         });

@@ -9,7 +9,7 @@ use crate::args::AskArgs;
 use crate::cache;
 use crate::chat;
 use crate::console::{self, note};
-use crate::exit::Problem;
+use crate::exit::{self, Problem};
 use crate::files::Files;
 use crate::open;
 use crate::params;
@@ -83,7 +83,19 @@ pub fn answer(
         Request::Ask(parts) => session.ask(parts)?,
         Request::Again => session.regenerate()?,
     };
-    let usage = stream(answer)?;
+    let streamed = stream(answer);
+    // what was said is kept, also where the answer was stopped or nobody reads it any more
+    let kept = talk.map_or(Ok(()), |talk| talk.keep(session));
+    let usage = match (streamed, kept) {
+        (Ok(usage), Ok(())) => usage,
+        (Ok(_), Err(error)) => return Err(error),
+        (Err(error), kept) => {
+            if let Err(lost) = kept {
+                exit::print(&lost);
+            }
+            return Err(error);
+        }
+    };
     if usage.finish == FinishReason::ContextFull {
         note(format_args!("the answer was cut: the context of {n_ctx} positions is full; -c sets a larger one"));
     }
@@ -92,9 +104,6 @@ pub fn answer(
     }
     if let Some(path) = &args.usage_json {
         save(path, format!("{:#}\n", facts.json(&usage)).as_bytes())?;
-    }
-    if let Some(talk) = talk {
-        talk.keep(session)?;
     }
     Ok(())
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use anyhow::Result;
+use llava::Error;
 use llava::embedding::{CacheConfig, CacheFolder, EmbeddingCache, Room};
 use llava::session::KvSnapshots;
 
@@ -119,7 +120,10 @@ pub fn run(args: &CacheCommandArgs) -> Result<()> {
         }
         CacheAction::Import { file, cache_mb } => {
             let entry = read_whole(file, MAX_IMPORT_BYTES)?;
-            let facts = folder.import(&entry, bytes(cache_mb.unwrap_or(DISK_MIB)))?;
+            let facts = folder.import(&entry, bytes(cache_mb.unwrap_or(DISK_MIB))).map_err(|error| match error {
+                Error::State { reason } => Error::State { reason: format!("{}: {reason}", file.display()) },
+                other => other,
+            })?;
             say(format_args!("{}: {} rows of {}", facts.key, facts.rows, facts.width));
         }
     }

@@ -5,6 +5,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use llava::Error;
 use llava::image::{DecodeOptions, load};
 use llava::session::{EncodedPicture, Part, Picture};
 
@@ -31,7 +32,11 @@ impl Reader {
     pub fn read(&self, path: &Path) -> Result<Part> {
         if is_encoded(path) {
             let bytes = read_whole(path, MAX_ENCODED_BYTES).context(Stage::Picture)?;
-            return Ok(EncodedPicture::from_bytes(&bytes).context(Stage::Picture)?.into());
+            let picture = EncodedPicture::from_bytes(&bytes).map_err(|error| match error {
+                Error::State { reason } => Error::State { reason: format!("{}: {reason}", path.display()) },
+                other => other,
+            });
+            return Ok(picture.context(Stage::Picture)?.into());
         }
         Ok(self.pixels(path)?.into())
     }

@@ -1,7 +1,7 @@
 //! Writing result files whole or not at all.
 
 use std::fs::{self, File};
-use std::io::{Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 
 use llava::{Error, Result};
@@ -52,34 +52,71 @@ fn write(path: &Path, bytes: &[u8], private: bool) -> Result<File> {
     }
     // a link stays a link: its target is replaced
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let temporary = temporary_name(&target);
+    let (temporary, mut file) = make_temporary(&target, private).map_err(failed)?;
+    let written = (|| {
+        if private {
+            // nobody else knows the name, so this does not wait; where there are no locks, two writers are the user's affair
+            let _ = file.try_lock();
+        }
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        fs::rename(&temporary, &target)
+    })();
+    match written {
+        Ok(()) => Ok(file),
+        Err(error) => {
+            // it is ours, and of no use to anybody
+            let _ = fs::remove_file(&temporary);
+            Err(failed(error))
+        }
+    }
+}
+
+/// Makes and removes a file beside `path`, as a later [`save_private`] will: whether that can work shows beforehand. What writers
+/// that died have left of this file goes; call it while no other process writes it.
+pub fn rehearse(path: &Path) -> io::Result<()> {
+    let target = fs::canonicalize(path)?;
+    if let (Some(folder), Some(name)) = (target.parent(), target.file_name().and_then(|n| n.to_str())) {
+        let stem = format!("{}.", shorten(name));
+        for entry in fs::read_dir(folder)?.flatten() {
+            let left = entry.file_name();
+            let middle = left.to_str().and_then(|n| n.strip_prefix(&stem)?.strip_suffix(".tmp"));
+            let ours = middle.is_some_and(|m| !m.is_empty() && m.bytes().all(|b| b.is_ascii_digit() || b == b'-'));
+            if ours && entry.file_type().is_ok_and(|t| t.is_file()) {
+                // somebody else's in a shared folder stays
+                let _ = fs::remove_file(entry.path());
+            }
+        }
+    }
+    let (temporary, _) = make_temporary(&target, true)?;
+    fs::remove_file(temporary)
+}
+
+/// A new file beside `target`. Names that are taken are passed by: process numbers come again.
+fn make_temporary(target: &Path, private: bool) -> io::Result<(PathBuf, File)> {
     let mut options = File::options();
     options.read(true).write(true).create_new(true);
     #[cfg(unix)]
     if private {
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     }
-    let result = options.open(&temporary).and_then(|mut file| {
-        if private {
-            // nobody else knows the name yet, so this does not wait
-            file.lock()?;
+    #[cfg(not(unix))]
+    let _ = private;
+    let name = target.file_name().unwrap_or_default().to_string_lossy();
+    for n in 0_u16.. {
+        let temporary = target.with_file_name(format!("{}.{}-{n}.tmp", shorten(&name), std::process::id()));
+        match options.open(&temporary) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists && n < u16::MAX => {}
+            made => return made.map(|file| (temporary, file)),
         }
-        file.write_all(bytes)?;
-        file.sync_all()?;
-        fs::rename(&temporary, &target)?;
-        Ok(file)
-    });
-    result.map_err(|error| {
-        // it may never have been made
-        let _ = fs::remove_file(&temporary);
-        failed(error)
-    })
+    }
+    Err(ErrorKind::AlreadyExists.into())
 }
 
-fn temporary_name(path: &Path) -> PathBuf {
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".{}.tmp", std::process::id()));
-    path.with_file_name(name)
+/// The beginning of a name that leaves room for more.
+fn shorten(name: &str) -> &str {
+    const MOST_BYTES: usize = 180;
+    &name[..name.floor_char_boundary(MOST_BYTES)]
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The file of `--session`: taken up at the start, written after every answer, held by one process at a time.
 
 use std::fs::{self, File, TryLockError};
-use std::io::{ErrorKind, Read};
+use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -10,7 +10,7 @@ use llava::session::{Restored, Session};
 
 use crate::console::note;
 use crate::exit::{Problem, Stage};
-use crate::save::{save_locked, too_large};
+use crate::save::{rehearse, save_locked, too_large};
 
 /// Largest conversation that is read: its KV cache is most of it.
 const MAX_BYTES: u64 = 64 << 30;
@@ -19,8 +19,10 @@ const MAX_BYTES: u64 = 64 << 30;
 #[derive(Debug)]
 pub struct Talk {
     path: PathBuf,
-    /// Locked. An empty one was made by us and stands for a conversation without messages.
+    /// Locked. An empty one stands for a conversation without messages.
     file: File,
+    /// Whether it was not there before.
+    made: bool,
 }
 
 impl Talk {
@@ -30,14 +32,10 @@ impl Talk {
         let io = |source| Error::Io { action: "open", path: path.to_owned(), source };
         // reading a pipe or a device would not end
         if fs::metadata(path).is_ok_and(|m| !m.is_file()) {
-            return Err(io(ErrorKind::InvalidInput.into())).context(Stage::Argument);
+            return Err(io(io::Error::new(ErrorKind::InvalidInput, "not a regular file"))).context(Stage::Argument);
         }
         loop {
-            let mut options = File::options();
-            options.read(true).write(true).create(true).truncate(false);
-            #[cfg(unix)]
-            std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-            let file = options.open(path).map_err(io).context(Stage::Argument)?;
+            let (file, made) = open_or_make(path).map_err(io).context(Stage::Argument)?;
             match file.try_lock() {
                 Ok(()) => {}
                 Err(TryLockError::WouldBlock) => {
@@ -46,11 +44,14 @@ impl Talk {
                         .hint("wait for it, or name another file")
                         .into());
                 }
-                Err(TryLockError::Error(error)) => return Err(io(error)).context(Stage::Argument),
+                // a file system without locks
+                Err(TryLockError::Error(error)) => tracing::debug!(%error, path = %path.display(), "not locked"),
             }
             // whoever held it may have put another file in its place between opening and locking
             if is_at(&file, path) {
-                return Ok(Self { path: path.to_owned(), file });
+                let talk = Self { path: path.to_owned(), file, made };
+                rehearse(path).map_err(io).context(Stage::Argument)?;
+                return Ok(talk);
             }
         }
     }
@@ -92,11 +93,25 @@ impl Talk {
 impl Drop for Talk {
     fn drop(&mut self) {
         // nothing was said: what was made at the start goes again
-        if self.file.metadata().is_ok_and(|m| m.len() == 0) && is_at(&self.file, &self.path) {
+        if self.made && self.file.metadata().is_ok_and(|m| m.len() == 0) && is_at(&self.file, &self.path) {
             // a folder that became read-only keeps an empty file, which is taken up as a new conversation
             let _ = fs::remove_file(&self.path);
         }
     }
+}
+
+/// Opens a file, and says whether it had to be made.
+fn open_or_make(path: &Path) -> io::Result<(File, bool)> {
+    let mut options = File::options();
+    options.read(true).write(true);
+    match options.open(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => {}
+        opened => return opened.map(|file| (file, false)),
+    }
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    // two processes may come here together: one of them makes it, the lock decides
+    options.create(true).truncate(false).open(path).map(|file| (file, true))
 }
 
 /// Whether a path leads to an open file.

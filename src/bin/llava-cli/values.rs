@@ -65,9 +65,8 @@ impl FromStr for CachePlace {
             "off" | "none" => Ok(Self::Off),
             "mem" | "memory" => Ok(Self::Memory),
             "disk" => Ok(Self::Disk),
-            url if ["redis://", "valkey://", "unix://"].iter().any(|scheme| url.starts_with(scheme)) => {
-                Ok(Self::Redis(url.to_owned()))
-            }
+            // whatever looks like an address: it may hold a password, which must not come back in a message
+            url if url.contains(':') => Ok(Self::Redis(url.to_owned())),
             _ => Err("off, mem, disk or redis://HOST:PORT".to_owned()),
         }
     }

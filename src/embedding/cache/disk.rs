@@ -15,7 +15,8 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::embedding::key::EmbeddingKey;
 
-/// Longest wait for the folder's lock. Longer than any write, shorter than most encodings.
+/// Longest wait for the folder's lock: longer than writing rows takes, shorter than most encodings. A large state takes longer;
+/// others then write nothing.
 const PATIENCE: Duration = Duration::from_millis(250);
 /// The lock and the sum, so that the folder as a whole stays within its budget.
 const OWN_FILES_BYTES: u64 = 64;
@@ -79,14 +80,10 @@ impl DiskStore {
 
     fn open(&self, key: EmbeddingKey, touch: bool) -> std::io::Result<Option<Vec<u8>>> {
         let path = self.path(key);
-        // something else under the name, say a pipe, must not block
-        let meta = match fs::symlink_metadata(&path) {
-            Ok(meta) => meta,
-            Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(None),
+        match only_a_file(&path) {
+            Ok(()) => {}
+            Err(e) if e.kind() == ErrorKind::NotADirectory => return Ok(None),
             Err(e) => return Err(e),
-        };
-        if !meta.is_file() {
-            return Err(std::io::Error::new(ErrorKind::InvalidData, "no entry"));
         }
         let mut file = match File::open(&path) {
             Ok(file) => file,
@@ -167,9 +164,13 @@ impl DiskStore {
     /// Makes the folder and takes its lock once: what the first entry would need.
     pub(crate) fn check_writable(&self) -> std::io::Result<()> {
         make_private(&self.root)?;
-        let probe = self.root.join(format!("probe-{}", std::process::id()));
-        private_file(&probe)?;
-        fs::remove_file(&probe)
+        // a folder that is busy is one that can be written
+        let lock = self.lock()?;
+        if lock.is_some() {
+            let total = self.read_total().map_or_else(|| self.count(), Ok)?;
+            self.write_total(total)?;
+        }
+        Ok(())
     }
 
     /// All entries, those unused for longest first.
@@ -180,8 +181,10 @@ impl DiskStore {
 
     /// Removes all entries and returns how many they were. `None` where the folder was busy for too long.
     pub(crate) fn clear(&self) -> std::io::Result<Option<u64>> {
-        if !self.root.is_dir() {
-            return Ok(Some(0));
+        match fs::metadata(&self.root) {
+            Ok(_) => {}
+            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Some(0)),
+            Err(e) => return Err(e),
         }
         let Some(_lock) = self.lock()? else { return Ok(None) };
         let mut removed = 0;
@@ -205,7 +208,9 @@ impl DiskStore {
 
     /// The folder's lock. `None` where it was held by others for too long.
     fn lock(&self) -> std::io::Result<Option<File>> {
-        let file = File::options().create(true).truncate(false).write(true).open(self.root.join("lock"))?;
+        let path = self.root.join("lock");
+        only_a_file(&path)?;
+        let file = File::options().create(true).truncate(false).write(true).open(path)?;
         let start = Instant::now();
         loop {
             match file.try_lock() {
@@ -218,14 +223,18 @@ impl DiskStore {
     }
 
     fn read_total(&self) -> Option<u64> {
-        let bytes: [u8; 16] = fs::read(self.root.join("total")).ok()?.try_into().ok()?;
+        let path = self.root.join("total");
+        only_a_file(&path).ok()?;
+        let bytes: [u8; 16] = fs::read(path).ok()?.try_into().ok()?;
         let (total, sum) = bytes.split_at(8);
         (sum == xxh3_64(total).to_le_bytes()).then(|| total.iter().rev().fold(0, |n, &b| n << 8 | u64::from(b)))
     }
 
     fn write_total(&self, total: u64) -> std::io::Result<()> {
         let total = total.to_le_bytes();
-        fs::write(self.root.join("total"), [total, xxh3_64(&total).to_le_bytes()].concat())
+        let path = self.root.join("total");
+        only_a_file(&path)?;
+        fs::write(path, [total, xxh3_64(&total).to_le_bytes()].concat())
     }
 
     fn count(&self) -> std::io::Result<u64> {
@@ -304,6 +313,16 @@ impl DiskStore {
             let _ = fs::remove_file(&temporary);
         }
         result
+    }
+}
+
+/// Refuses what is there and no file: opening a pipe would wait for ever.
+fn only_a_file(path: &Path) -> std::io::Result<()> {
+    match fs::symlink_metadata(path) {
+        Ok(meta) if meta.is_file() => Ok(()),
+        Ok(_) => Err(std::io::Error::new(ErrorKind::InvalidData, "no regular file")),
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),
+        Err(e) => Err(e),
     }
 }
 

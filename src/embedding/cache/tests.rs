@@ -266,19 +266,21 @@ fn damage_is_a_counted_miss() {
 
 #[test]
 fn thousands_of_pictures_stay_within_the_budget() {
-    const BUDGET: u64 = 64 << 10;
+    const BUDGET: u64 = 64 << 20;
     let home = tempfile::tempdir().unwrap();
     let store = Room::Embeddings.store(home.path(), BUDGET);
     let mut random = 1_u64;
     let mut written = 0;
     for n in 0..5000_u128 {
         random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        let payload = vec![0_u8; (random >> 33) as usize % 4000];
+        let payload = vec![0_u8; (random >> 33) as usize % 64_000];
         let header = [1_u8; 128];
-        if let Put::Written { .. } = store.put(EmbeddingKey::from_u128(n << 64), &header, &payload).unwrap() {
+        if let Put::Written { .. } =
+            store.put(EmbeddingKey::from_u128(u128::from(random) << 64 | n), &header, &payload).unwrap()
+        {
             written += 1;
         }
-        if n % 16 == 0 {
+        if n % 64 == 0 {
             assert!(size(home.path()) <= BUDGET, "{n}");
         }
     }

@@ -54,6 +54,8 @@ pub struct TextFacts {
     pub input_width: u64,
     /// Positions the model was trained for (`n_ctx_train`).
     pub context_length: u32,
+    /// Of models with two sets of rotary factors (LongRoPE): contexts of more positions than this use the long ones.
+    pub rope_switch: Option<u32>,
     /// Number of tokens.
     pub vocab_size: usize,
     /// `tokenizer.ggml.model`, for example `llama` (SentencePiece) or `gpt2` (BPE).
@@ -107,11 +109,20 @@ pub fn check_text_model(file: &GgufFile) -> Result<TextFacts> {
         deepstack_layers,
         input_width: u64::from(width) * (1 + u64::from(deepstack_layers)),
         context_length,
+        rope_switch: rope_switch(file, arch, context_length)?,
         vocab_size: vocabulary.size,
         tokenizer_model: vocabulary.model,
         byte_tokens_complete: vocabulary.byte_tokens_complete,
         chat_template: file.get::<&str>("tokenizer.chat_template")?.map(str::to_owned),
     })
+}
+
+fn rope_switch(file: &GgufFile, arch: &str, context_length: u32) -> Result<Option<u32>> {
+    if !file.tensors().iter().any(|t| t.name.contains("rope_factors_long")) {
+        return Ok(None);
+    }
+    let original = u32_in(file, &format!("{arch}.rope.scaling.original_context_length"), 0..=i32::MAX as u32)?;
+    Ok(Some(original.unwrap_or(context_length)))
 }
 
 fn check_experts(file: &GgufFile, arch: &str, layers: u32) -> Result<()> {
