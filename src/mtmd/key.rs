@@ -7,9 +7,12 @@ use super::projector::Projector;
 use crate::embedding::{EmbeddingKey, KeyBuilder, Wanted};
 use crate::error::Result;
 use crate::gguf::content_hash;
+use crate::llama::gemm;
 
-/// Raised when the arithmetic of this crate's own kernels changes; 0 is ggml alone.
-const GEMM_GENERATION: u64 = 0;
+/// Which arithmetic computes products and attention: generation and instructions of this crate's kernels, 0 for ggml alone.
+fn gemm_class() -> u64 {
+    gemm::kernel().map_or(0, |kernel| gemm::GENERATION << 8 | u64::from(kernel as u8))
+}
 
 impl Projector {
     /// XXH3-128 of the projector file's content. The first call reads the file.
@@ -57,7 +60,7 @@ impl Projector {
             .text("baseline", sys::CPU_BASELINE)
             .text("device", &self.device())
             .text("flash attention", &format!("{:?}", info.flash_attention))
-            .number("gemm generation", GEMM_GENERATION);
+            .number("gemm", gemm_class());
         Ok(key)
     }
 

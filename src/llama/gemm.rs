@@ -1,0 +1,172 @@
+//! The kernels of `llava-gemm` in place of ggml's own on the CPU: which one is in use, and the functions that the hook calls.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use llava_gemm::{Layout, Multiply, Selection, Team, WeightType};
+use llava_sys as sys;
+
+use super::ffi::check;
+use crate::error::{Error, Result};
+
+pub use llava_gemm::Kernel;
+
+/// Raised when the arithmetic of the kernels changes: part of every key under which their results are kept.
+pub(crate) const GENERATION: u64 = 1;
+
+/// Fewer rows than this stay with ggml: unpacking the weights does not pay there.
+const LEAST_ROWS: i64 = 8;
+
+/// The kernel in use as a number, 0 for none.
+static IN_USE: AtomicU8 = AtomicU8::new(0);
+/// Why ggml's own code is in charge, or that the hook is in place.
+static HOOK: OnceLock<std::result::Result<(), String>> = OnceLock::new();
+
+const TABLE: sys::llava_gemm_table = sys::llava_gemm_table {
+    wants_product: Some(wants_product),
+    product_work: Some(product_work),
+    product: Some(product),
+    wants_attention: Some(wants_attention),
+    attention_work: Some(attention_work),
+    attention: Some(attention),
+};
+
+/// Puts the hook in place and chooses the kernel. Called once, when the native library starts.
+pub(super) fn install() {
+    HOOK.get_or_init(|| {
+        let asked = std::env::var("LLAVA_GEMM").ok();
+        let kernel = match Selection::parse(asked.as_deref()).and_then(Selection::kernel) {
+            Ok(Some(kernel)) => kernel,
+            Ok(None) if Kernel::best().is_some() => return Err("switched off by LLAVA_GEMM".to_owned()),
+            Ok(None) => return Err("no kernels for this CPU".to_owned()),
+            Err(error) => {
+                tracing::warn!("{error}; ggml's own kernels are used");
+                return Err(error.to_string());
+            }
+        };
+        let table = TABLE;
+        // SAFETY: the table is copied; its functions live as long as the program and do not unwind.
+        let status = unsafe { sys::llava_gemm_install(&raw const table) };
+        check("llava_gemm_install", status).map_err(|error| error.to_string())?;
+        IN_USE.store(kernel as u8, Ordering::Relaxed);
+        Ok(())
+    });
+}
+
+/// The kernel in use; `None` where ggml's own code does all of it.
+#[must_use]
+pub fn kernel() -> Option<Kernel> {
+    Kernel::from_number(IN_USE.load(Ordering::Relaxed))
+}
+
+/// Why ggml's own code does all of it; `None` where a kernel is in use or could be, and before the native library has started.
+#[must_use]
+pub fn why_not() -> Option<String> {
+    HOOK.get().and_then(|hook| hook.as_ref().err().cloned())
+}
+
+/// Uses another kernel from now on, or with `None` ggml's own code: for comparisons in one process. Products that are being
+/// computed end with the kernel that they began with. Cached embeddings of another kernel are not asked for again.
+///
+/// # Errors
+/// [`Error::BadParameter`] where the hook is not in place or this CPU does not have the instructions.
+pub fn set_kernel(kernel: Option<Kernel>) -> Result<()> {
+    let bad = |reason: String| Error::BadParameter {
+        name: "kernel",
+        value: kernel.map_or("none", Kernel::name).to_owned(),
+        reason,
+    };
+    match HOOK.get() {
+        None => return Err(bad("the native library has not been started".to_owned())),
+        Some(Err(reason)) if kernel.is_some() => return Err(bad(reason.clone())),
+        Some(_) => {}
+    }
+    if kernel.is_some_and(|kernel| !kernel.available()) {
+        return Err(bad("this CPU does not have the instructions".to_owned()));
+    }
+    IN_USE.store(kernel.map_or(0, |kernel| kernel as u8), Ordering::Relaxed);
+    Ok(())
+}
+
+/// What a native product asks for; `None` for a type or sizes that the kernels do not know.
+fn multiply(product: &sys::llava_gemm_product) -> Option<Multiply> {
+    let size = |value: i64| usize::try_from(value).ok();
+    let multiply = Multiply {
+        weight: WeightType::from_gguf(u32::try_from(product.type_).ok()?)?,
+        layout: if product.woven { Layout::Woven8 } else { Layout::Rows },
+        weights: product.weights.cast(),
+        weight_stride: product.weight_stride,
+        input: product.input,
+        input_stride: product.input_stride,
+        output: product.output,
+        output_stride: product.output_stride,
+        k: size(product.k)?,
+        columns: size(product.columns)?,
+        rows: size(product.rows)?,
+    };
+    multiply.fits().then_some(multiply)
+}
+
+/// Calls `job` with the team that the native struct describes.
+///
+/// # Safety
+/// The barrier is ggml's, and its data lives through the call.
+unsafe fn with_team(team: &sys::llava_gemm_team, job: impl FnOnce(Team<'_>) -> bool) -> bool {
+    let (Ok(index), Ok(threads), Some(barrier)) =
+        (usize::try_from(team.index), usize::try_from(team.threads), team.barrier)
+    else {
+        return false;
+    };
+    // SAFETY: the caller's promise.
+    let wait = || unsafe { barrier(team.barrier_data) };
+    job(Team { index, threads, barrier: &wait })
+}
+
+/// # Safety
+/// `product` is null or points to a product.
+unsafe extern "C" fn wants_product(product: *const sys::llava_gemm_product) -> bool {
+    // SAFETY: the caller's promise. Addresses in it are not followed: they may not be known yet while a graph is planned.
+    unsafe { product.as_ref() }.is_some_and(|product| product.rows >= LEAST_ROWS && multiply(product).is_some())
+}
+
+/// # Safety
+/// As [`wants_product`].
+unsafe extern "C" fn product_work(product: *const sys::llava_gemm_product, threads: i32) -> usize {
+    // SAFETY: the caller's promise.
+    let product = unsafe { product.as_ref() };
+    let bytes = |threads: usize| product.and_then(multiply)?.work_bytes(threads);
+    usize::try_from(threads).ok().and_then(bytes).unwrap_or(0)
+}
+
+/// # Safety
+/// `product` is null or describes a node that ggml computes right now, `team` is null or this thread's place in it.
+unsafe extern "C" fn product(product: *const sys::llava_gemm_product, team: *const sys::llava_gemm_team) -> bool {
+    // SAFETY: the caller's promise.
+    let (product, team) = unsafe { (product.as_ref(), team.as_ref()) };
+    let (Some(multiply), Some(native)) = (product.and_then(multiply), team) else { return false };
+    let run = |team: Team<'_>| {
+        // SAFETY: ggml holds the tensors for the time of the node, orders it behind what it depends on, and gives all
+        // threads the same work memory.
+        unsafe { multiply.run(kernel, team, native.work.cast(), native.work_bytes) }
+    };
+    // SAFETY: ggml's barrier for the threads that compute this node.
+    unsafe { with_team(native, run) }
+}
+
+/// # Safety
+/// `attention` is null or points to an attention node.
+unsafe extern "C" fn wants_attention(_attention: *const sys::llava_gemm_attention) -> bool {
+    false
+}
+
+/// # Safety
+/// As [`wants_attention`].
+unsafe extern "C" fn attention_work(_attention: *const sys::llava_gemm_attention, _threads: i32) -> usize {
+    0
+}
+
+/// # Safety
+/// As [`product`].
+unsafe extern "C" fn attention(_: *const sys::llava_gemm_attention, _: *const sys::llava_gemm_team) -> bool {
+    false
+}
