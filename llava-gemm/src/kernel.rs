@@ -37,7 +37,8 @@ impl Kernel {
     pub fn available(self) -> bool {
         #[cfg(target_arch = "x86_64")]
         {
-            let avx2 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
+            let wanted = is_x86_feature_detected!("fma") && is_x86_feature_detected!("f16c");
+            let avx2 = is_x86_feature_detected!("avx2") && wanted;
             match self {
                 Self::Scalar => true,
                 Self::Avx2 => avx2,

@@ -9,6 +9,7 @@
 //! kernel, the number of threads and the other rows are. [`Kernel::Scalar`] is that order written plainly.
 
 mod activation;
+mod attention;
 mod decode;
 mod format;
 mod kernel;
@@ -17,6 +18,7 @@ mod multiply;
 mod panel;
 mod raw;
 
+pub use attention::{Attention, Floats};
 pub use format::{Layout, WeightType};
 pub use kernel::{Kernel, Selection, SelectionError};
 pub use multiply::{Multiply, Team};

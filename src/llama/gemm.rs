@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use llava_gemm::{Layout, Multiply, Selection, Team, WeightType};
+use llava_gemm::{Attention, Floats, Layout, Multiply, Selection, Team, WeightType};
 use llava_sys as sys;
 
 use super::ffi::check;
@@ -16,6 +16,8 @@ pub(crate) const GENERATION: u64 = 1;
 
 /// Fewer rows than this stay with ggml: unpacking the weights does not pay there.
 const LEAST_ROWS: i64 = 8;
+/// Likewise queries of attention.
+const LEAST_QUERIES: i64 = 16;
 
 /// The kernel in use as a number, 0 for none.
 static IN_USE: AtomicU8 = AtomicU8::new(0);
@@ -153,20 +155,60 @@ unsafe extern "C" fn product(product: *const sys::llava_gemm_product, team: *con
     unsafe { with_team(native, run) }
 }
 
+/// What a native attention node asks for; `None` for sizes that the kernels do not know.
+fn attend(attention: &sys::llava_gemm_attention) -> Option<Attention> {
+    let size = |value: i64| usize::try_from(value).ok();
+    let floats = |start: *const std::ffi::c_void| {
+        if attention.half_kv { Floats::Half(start.cast()) } else { Floats::Single(start.cast()) }
+    };
+    let attend = Attention {
+        scale: attention.scale,
+        size: size(attention.size)?,
+        queries: size(attention.queries)?,
+        keys: size(attention.keys)?,
+        heads: size(attention.heads)?,
+        batch: size(attention.batch)?,
+        q: attention.q,
+        q_stride: attention.q_stride,
+        k: floats(attention.k),
+        k_stride: attention.k_stride,
+        v: floats(attention.v),
+        v_stride: attention.v_stride,
+        output: attention.output,
+        output_stride: attention.output_stride,
+    };
+    attend.fits().then_some(attend)
+}
+
 /// # Safety
 /// `attention` is null or points to an attention node.
-unsafe extern "C" fn wants_attention(_attention: *const sys::llava_gemm_attention) -> bool {
-    false
+unsafe extern "C" fn wants_attention(attention: *const sys::llava_gemm_attention) -> bool {
+    // SAFETY: the caller's promise. Addresses in it are not followed.
+    unsafe { attention.as_ref() }.is_some_and(|node| node.queries >= LEAST_QUERIES && attend(node).is_some())
 }
 
 /// # Safety
 /// As [`wants_attention`].
-unsafe extern "C" fn attention_work(_attention: *const sys::llava_gemm_attention, _threads: i32) -> usize {
-    0
+unsafe extern "C" fn attention_work(attention: *const sys::llava_gemm_attention, threads: i32) -> usize {
+    // SAFETY: the caller's promise.
+    let attention = unsafe { attention.as_ref() };
+    let bytes = |threads: usize| attention.and_then(attend)?.work_bytes(threads);
+    usize::try_from(threads).ok().and_then(bytes).unwrap_or(0)
 }
 
 /// # Safety
 /// As [`product`].
-unsafe extern "C" fn attention(_: *const sys::llava_gemm_attention, _: *const sys::llava_gemm_team) -> bool {
-    false
+unsafe extern "C" fn attention(
+    attention: *const sys::llava_gemm_attention,
+    team: *const sys::llava_gemm_team,
+) -> bool {
+    // SAFETY: the caller's promise.
+    let (attention, team) = unsafe { (attention.as_ref(), team.as_ref()) };
+    let (Some(attend), Some(native)) = (attention.and_then(attend), team) else { return false };
+    let run = |team: Team<'_>| {
+        // SAFETY: as in `product`.
+        unsafe { attend.run(kernel, team, native.work.cast(), native.work_bytes) }
+    };
+    // SAFETY: ggml's barrier for the threads that compute this node.
+    unsafe { with_team(native, run) }
 }

@@ -217,6 +217,6 @@ pub fn multiply(
 }
 
 /// Addresses that the threads of a team share.
-struct Shared<T>(T);
+pub struct Shared<T>(pub T);
 // SAFETY: the product's own rules keep the threads apart.
 unsafe impl<T> Sync for Shared<T> {}
