@@ -159,7 +159,11 @@ impl Multiply {
         (team.barrier)();
         // SAFETY: thread 0 wrote it before the barrier, and it is only changed through atomics from now on.
         let head = unsafe { &*work.cast::<Head>() };
-        let Some(kernel) = Kernel::from_number(head.kernel.load(Ordering::Relaxed)) else { return false };
+        let Some(kernel) = Kernel::from_number(head.kernel.load(Ordering::Relaxed)) else {
+            // whoever computes it instead may write to the work memory at once: not before all have read the answer
+            (team.barrier)();
+            return false;
+        };
 
         // SAFETY: the plan's offsets lie within the work memory.
         let (special, rows) = unsafe { (work.add(plan.special), work.add(plan.rows).cast::<RowsBlock>()) };

@@ -11,8 +11,8 @@ use crate::error::{Error, Result};
 
 pub use llava_gemm::Kernel;
 
-/// Raised when the arithmetic of the kernels changes: part of every key under which their results are kept.
-pub(crate) const GENERATION: u64 = 1;
+/// Raised when the arithmetic of the kernels changes.
+const GENERATION: u64 = 1;
 
 /// Fewer rows than this stay with ggml: unpacking the weights does not pay there.
 const LEAST_ROWS: i64 = 8;
@@ -33,19 +33,32 @@ const TABLE: sys::llava_gemm_table = sys::llava_gemm_table {
     attention: Some(attention),
 };
 
+/// The kernel that `LLAVA_GEMM` and the CPU ask for, whether or not the native library has been started.
+///
+/// # Errors
+/// Why ggml's own code does all of it, in words.
+pub fn planned() -> std::result::Result<Kernel, String> {
+    if cfg!(feature = "dynamic-backends") {
+        return Err("its CPU code is loaded at run time and has no hook".to_owned());
+    }
+    let asked = std::env::var("LLAVA_GEMM").ok();
+    match Selection::parse(asked.as_deref()).and_then(Selection::kernel) {
+        Ok(Some(kernel)) => Ok(kernel),
+        Ok(None) if Kernel::best().is_some() => Err("LLAVA_GEMM=off".to_owned()),
+        Ok(None) => Err("no kernels for this CPU".to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
 /// Puts the hook in place and chooses the kernel. Called once, when the native library starts.
 pub(super) fn install() {
     HOOK.get_or_init(|| {
-        let asked = std::env::var("LLAVA_GEMM").ok();
-        let kernel = match Selection::parse(asked.as_deref()).and_then(Selection::kernel) {
-            Ok(Some(kernel)) => kernel,
-            Ok(None) if Kernel::best().is_some() => return Err("switched off by LLAVA_GEMM".to_owned()),
-            Ok(None) => return Err("no kernels for this CPU".to_owned()),
-            Err(error) => {
-                tracing::warn!("{error}; ggml's own kernels are used");
-                return Err(error.to_string());
+        let kernel = planned().inspect_err(|reason| {
+            // asked for in vain is worth a warning, switched off is not
+            if reason.contains("LLAVA_GEMM=") && !reason.ends_with("=off") {
+                tracing::warn!("{reason}; ggml's own kernels are used");
             }
-        };
+        })?;
         let table = TABLE;
         // SAFETY: the table is copied; its functions live as long as the program and do not unwind.
         let status = unsafe { sys::llava_gemm_install(&raw const table) };
@@ -53,6 +66,12 @@ pub(super) fn install() {
         IN_USE.store(kernel as u8, Ordering::Relaxed);
         Ok(())
     });
+}
+
+/// Which arithmetic is in use, 0 for ggml alone: part of every key under which its results are kept. Not which kernel: all give
+/// the same bits.
+pub(crate) fn class() -> u64 {
+    kernel().map_or(0, |_| GENERATION)
 }
 
 /// The kernel in use; `None` where ggml's own code does all of it.
@@ -68,7 +87,8 @@ pub fn why_not() -> Option<String> {
 }
 
 /// Uses another kernel from now on, or with `None` ggml's own code: for comparisons in one process. Products that are being
-/// computed end with the kernel that they began with. Cached embeddings of another kernel are not asked for again.
+/// computed end with the kernel that they began with. Embeddings and states of ggml's arithmetic and of the kernels' are kept
+/// apart by the caches; the kernels among each other give the same bits.
 ///
 /// # Errors
 /// [`Error::BadParameter`] where the hook is not in place or this CPU does not have the instructions.

@@ -75,9 +75,10 @@ impl Context {
         let model = self.model();
         let params = self.params();
         let text = format!(
-            "{:032x}|{}|{:?}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{:?}",
+            "{:032x}|{}|gemm {}|{:?}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{:?}",
             model.weights_fingerprint()?,
             sys::CPU_BASELINE,
+            super::gemm::class(),
             model.backend().devices().iter().map(|d| d.name.as_str()).collect::<Vec<_>>(),
             model.backend().version(),
             model.architecture(),

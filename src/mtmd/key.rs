@@ -9,11 +9,6 @@ use crate::error::Result;
 use crate::gguf::content_hash;
 use crate::llama::gemm;
 
-/// Which arithmetic computes products and attention: generation and instructions of this crate's kernels, 0 for ggml alone.
-fn gemm_class() -> u64 {
-    gemm::kernel().map_or(0, |kernel| gemm::GENERATION << 8 | u64::from(kernel as u8))
-}
-
 impl Projector {
     /// XXH3-128 of the projector file's content. The first call reads the file.
     ///
@@ -60,7 +55,7 @@ impl Projector {
             .text("baseline", sys::CPU_BASELINE)
             .text("device", &self.device())
             .text("flash attention", &format!("{:?}", info.flash_attention))
-            .number("gemm", gemm_class());
+            .number("gemm", gemm::class());
         Ok(key)
     }
 

@@ -126,7 +126,11 @@ impl Attention {
         (team.barrier)();
         // SAFETY: thread 0 wrote it before the barrier, and it is only changed through atomics from now on.
         let head = unsafe { &*work.cast::<Head>() };
-        let Some(kernel) = Kernel::from_number(head.kernel.load(Ordering::Relaxed)) else { return false };
+        let Some(kernel) = Kernel::from_number(head.kernel.load(Ordering::Relaxed)) else {
+            // as in `Multiply::run`: not before all have read the answer
+            (team.barrier)();
+            return false;
+        };
         let each = Scratch::bytes(self.size, QUERIES + block::ROWS);
         // SAFETY: each thread has a part of its own behind the head.
         let own = unsafe { work.add(size_of::<Head>() + team.index * each) };

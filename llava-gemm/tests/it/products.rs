@@ -1,7 +1,12 @@
+use std::cell::Cell;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
 use llava_gemm::{Kernel, Layout, Multiply, Team, WeightType};
 use proptest::prelude::*;
 
-use crate::world::{Dice, dequantise, multiply, weave, weights};
+use crate::world::{Dice, Shared, dequantise, multiply, weave, weights};
 
 const TYPES: [WeightType; 9] = WeightType::ALL;
 
@@ -245,6 +250,79 @@ proptest! {
         for kernel in kernels().filter(|kernel| *kernel != Kernel::Scalar) {
             let got = multiply(kernel, threads, (weight, Layout::Rows), &bytes, &input, shape).unwrap();
             prop_assert!(bits(&got) == bits(&oracle), "{weight:?} {kernel} {shape:?}");
+        }
+    }
+}
+
+/// Whoever computes a declined product writes to the work memory at once. A thread that had not read the answer yet took the
+/// other's data for it: seen as rows of NaN when kernels were switched on a busy machine.
+#[test]
+fn a_declined_product_leaves_nobody_reading_the_work_memory() {
+    let (rows, columns, k) = (6, 32, 64);
+    let bytes = weights(WeightType::Q8_0, columns, k, &mut Dice(1));
+    let (input, mut output) = (vec![1.0_f32; rows * k], vec![7.0_f32; rows * columns]);
+    let product = Multiply {
+        weight: WeightType::Q8_0,
+        layout: Layout::Rows,
+        weights: bytes.as_ptr(),
+        weight_stride: 68,
+        input: input.as_ptr(),
+        input_stride: 4 * k,
+        output: output.as_mut_ptr(),
+        output_stride: 4 * columns,
+        k,
+        columns,
+        rows,
+    };
+    const THREADS: usize = 4;
+    let room = product.work_bytes(THREADS).unwrap();
+    let mut work = vec![0_u8; room];
+    let (barrier, order) = (Barrier::new(THREADS), AtomicUsize::new(0));
+    let (product, work) = (Shared(product), Shared(work.as_mut_ptr()));
+    std::thread::scope(|scope| {
+        for index in 0..THREADS {
+            let (product, work, barrier, order) = (&product, &work, &barrier, &order);
+            scope.spawn(move || {
+                for round in 0..50 {
+                    let calls = Cell::new(0);
+                    let wait = || {
+                        barrier.wait();
+                        // a slow thread: the others have long gone on
+                        if index == 1 && calls.get() == 0 {
+                            std::thread::sleep(Duration::from_millis(2));
+                        }
+                        calls.set(calls.get() + 1);
+                    };
+                    let team = Team { index, threads: THREADS, barrier: &wait };
+                    // SAFETY: the vectors have the sizes that the product names.
+                    let done = unsafe { product.0.run(|| None, team, work.0, room) };
+                    assert!(!done, "thread {index} in round {round}");
+                    if index == 2 {
+                        // SAFETY: within the work memory, which is the next one's to write.
+                        unsafe { work.0.write_bytes(Kernel::Scalar as u8, 128) };
+                    }
+                    order.fetch_add(1, Ordering::Relaxed);
+                    barrier.wait();
+                }
+            });
+        }
+    });
+    assert_eq!(order.load(Ordering::Relaxed), 50 * THREADS);
+}
+
+#[test]
+fn the_towers_shapes() {
+    let mut dice = Dice(21);
+    for (rows, columns, k) in [(577, 1024, 1024), (577, 4096, 1024), (576, 1024, 4096)] {
+        let bytes = weights(WeightType::Q8_0, columns, k, &mut dice);
+        let input: Vec<f32> = (0..rows * k).map(|_| dice.float()).collect();
+        let shape = (rows, columns, k);
+        let mut first: Option<Vec<u32>> = None;
+        for kernel in kernels().filter(|kernel| *kernel != Kernel::Scalar) {
+            for threads in [1, 2] {
+                let got = bits(&multiply(kernel, threads, (WeightType::Q8_0, Layout::Rows), &bytes, &input, shape).unwrap());
+                assert!(first.get_or_insert_with(|| got.clone()) == &got, "{shape:?} {kernel} with {threads} threads");
+            }
         }
     }
 }
