@@ -15,8 +15,12 @@ use crate::source::Source;
 use crate::workplace::Workplace;
 
 /// The shim's units and, for two of them, the upstream file they include.
-const SHIM: &[(&str, Option<&str>)] =
-    &[("llava_shim.cpp", Some("mtmd.cpp")), ("llava_clip.cpp", Some("clip.cpp")), ("llava_text.cpp", None)];
+const SHIM: &[(&str, Option<&str>)] = &[
+    ("llava_shim.cpp", Some("mtmd.cpp")),
+    ("llava_clip.cpp", Some("clip.cpp")),
+    ("llava_text.cpp", None),
+    ("llava_gemm.cpp", None),
+];
 /// Its headers.
 const SHIM_HEADERS: &[&str] = &["llava_shim.h", "llava_clip.h", "llava_guard.h", "llava_parity.h"];
 /// Upstream's helper and what it needs, for tests only.
@@ -53,7 +57,11 @@ pub fn build(settings: &Settings, source: &Source, workplace: &Workplace) -> Res
 
     let mut names = vec!["llava_shim"];
     let mut shim_build = base.clone();
-    shim_build.include(&shim);
+    // ggml/src: the hook sees the CPU back-end's own headers
+    shim_build.include(&shim).include(source.tree.root().join("ggml/src"));
+    if settings.shared() {
+        shim_build.define("LLAVA_NO_GEMM", None);
+    }
     for sanitizer in &settings.sanitizers {
         // A fault in the shim ends the test instead of scrolling by.
         shim_build.flag(format!("-fno-sanitize-recover={}", sanitizer.flag()));

@@ -107,6 +107,69 @@ int32_t llava_threadpool_n_threads(const struct llava_threadpool * pool);
 int32_t llava_context_set_threadpool(struct llama_context * ctx, struct llava_threadpool * pool); // NULL detaches
 
 //
+// kernels of the caller's in place of ggml's own on the CPU
+//
+
+// output[m, n] = sum of input[m, k] * weights[n, k]; strides in bytes
+struct llava_gemm_product {
+    int32_t      type;  // enum ggml_type of the weights
+    bool         woven; // repacked by ggml: eight rows woven, eight bytes at a time
+    int64_t      k;
+    int64_t      columns;
+    int64_t      rows;
+    const void * weights;
+    size_t       weight_stride;
+    const float * input;
+    size_t       input_stride;
+    float *      output;
+    size_t       output_stride;
+};
+
+// softmax(scale * q k^T) v without a mask; strides in bytes: of a query or key, of a head, of a batch element
+// (of the output: of a head, of a query, of a batch element)
+struct llava_gemm_attention {
+    float        scale;
+    bool         half_kv; // k and v are F16, F32 otherwise
+    int64_t      size;    // of a head
+    int64_t      queries;
+    int64_t      keys;
+    int64_t      heads;
+    int64_t      batch;
+    const float * q;
+    const void * k;
+    const void * v;
+    float *      output;
+    size_t       q_stride[3];
+    size_t       k_stride[3];
+    size_t       v_stride[3];
+    size_t       output_stride[3];
+};
+
+// ggml's threads that compute one node together
+struct llava_gemm_team {
+    int32_t index;
+    int32_t threads;
+    void (*barrier)(void * data);
+    void *  barrier_data;
+    void *  work;
+    size_t  work_bytes;
+};
+
+// The functions must not unwind. wants: by sizes and types alone, the same answer at all times. work: bytes, 0 to decline.
+// The last of each kind computes one thread's part; all threads of a team must get the same answer, false leaves it to ggml.
+struct llava_gemm_table {
+    bool   (*wants_product)(const struct llava_gemm_product * product);
+    size_t (*product_work)(const struct llava_gemm_product * product, int32_t threads);
+    bool   (*product)(const struct llava_gemm_product * product, const struct llava_gemm_team * team);
+    bool   (*wants_attention)(const struct llava_gemm_attention * attention);
+    size_t (*attention_work)(const struct llava_gemm_attention * attention, int32_t threads);
+    bool   (*attention)(const struct llava_gemm_attention * attention, const struct llava_gemm_team * team);
+};
+
+// once per process, before any graph is computed; LLAVA_STATUS_FAILED where the build has no hook
+int32_t llava_gemm_install(const struct llava_gemm_table * table);
+
+//
 // projector
 //
 

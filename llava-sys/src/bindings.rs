@@ -5,7 +5,7 @@
 // header gguf.h b35b47d0c882386a
 // header llama.h 535bbd80c506b109
 // header mtmd.h 195e53ae6df4da78
-// header llava_shim.h 7c8608c44d1e70b3
+// header llava_shim.h 0a8856f206702dfe
 
 
 pub const GGML_FILE_MAGIC: u32 = 1734831468;
@@ -2266,6 +2266,229 @@ const _: () = {
 pub struct llava_threadpool {
     _unused: [u8; 0],
 }
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct llava_gemm_product {
+    pub type_: i32,
+    pub woven: bool,
+    pub k: i64,
+    pub columns: i64,
+    pub rows: i64,
+    pub weights: *const ::core::ffi::c_void,
+    pub weight_stride: usize,
+    pub input: *const f32,
+    pub input_stride: usize,
+    pub output: *mut f32,
+    pub output_stride: usize,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of llava_gemm_product",
+    ][::core::mem::size_of::<llava_gemm_product>() - 80usize];
+    [
+        "Alignment of llava_gemm_product",
+    ][::core::mem::align_of::<llava_gemm_product>() - 8usize];
+    [
+        "Offset of field: llava_gemm_product::type_",
+    ][::core::mem::offset_of!(llava_gemm_product, type_) - 0usize];
+    [
+        "Offset of field: llava_gemm_product::woven",
+    ][::core::mem::offset_of!(llava_gemm_product, woven) - 4usize];
+    [
+        "Offset of field: llava_gemm_product::k",
+    ][::core::mem::offset_of!(llava_gemm_product, k) - 8usize];
+    [
+        "Offset of field: llava_gemm_product::columns",
+    ][::core::mem::offset_of!(llava_gemm_product, columns) - 16usize];
+    [
+        "Offset of field: llava_gemm_product::rows",
+    ][::core::mem::offset_of!(llava_gemm_product, rows) - 24usize];
+    [
+        "Offset of field: llava_gemm_product::weights",
+    ][::core::mem::offset_of!(llava_gemm_product, weights) - 32usize];
+    [
+        "Offset of field: llava_gemm_product::weight_stride",
+    ][::core::mem::offset_of!(llava_gemm_product, weight_stride) - 40usize];
+    [
+        "Offset of field: llava_gemm_product::input",
+    ][::core::mem::offset_of!(llava_gemm_product, input) - 48usize];
+    [
+        "Offset of field: llava_gemm_product::input_stride",
+    ][::core::mem::offset_of!(llava_gemm_product, input_stride) - 56usize];
+    [
+        "Offset of field: llava_gemm_product::output",
+    ][::core::mem::offset_of!(llava_gemm_product, output) - 64usize];
+    [
+        "Offset of field: llava_gemm_product::output_stride",
+    ][::core::mem::offset_of!(llava_gemm_product, output_stride) - 72usize];
+};
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct llava_gemm_attention {
+    pub scale: f32,
+    pub half_kv: bool,
+    pub size: i64,
+    pub queries: i64,
+    pub keys: i64,
+    pub heads: i64,
+    pub batch: i64,
+    pub q: *const f32,
+    pub k: *const ::core::ffi::c_void,
+    pub v: *const ::core::ffi::c_void,
+    pub output: *mut f32,
+    pub q_stride: [usize; 3usize],
+    pub k_stride: [usize; 3usize],
+    pub v_stride: [usize; 3usize],
+    pub output_stride: [usize; 3usize],
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of llava_gemm_attention",
+    ][::core::mem::size_of::<llava_gemm_attention>() - 176usize];
+    [
+        "Alignment of llava_gemm_attention",
+    ][::core::mem::align_of::<llava_gemm_attention>() - 8usize];
+    [
+        "Offset of field: llava_gemm_attention::scale",
+    ][::core::mem::offset_of!(llava_gemm_attention, scale) - 0usize];
+    [
+        "Offset of field: llava_gemm_attention::half_kv",
+    ][::core::mem::offset_of!(llava_gemm_attention, half_kv) - 4usize];
+    [
+        "Offset of field: llava_gemm_attention::size",
+    ][::core::mem::offset_of!(llava_gemm_attention, size) - 8usize];
+    [
+        "Offset of field: llava_gemm_attention::queries",
+    ][::core::mem::offset_of!(llava_gemm_attention, queries) - 16usize];
+    [
+        "Offset of field: llava_gemm_attention::keys",
+    ][::core::mem::offset_of!(llava_gemm_attention, keys) - 24usize];
+    [
+        "Offset of field: llava_gemm_attention::heads",
+    ][::core::mem::offset_of!(llava_gemm_attention, heads) - 32usize];
+    [
+        "Offset of field: llava_gemm_attention::batch",
+    ][::core::mem::offset_of!(llava_gemm_attention, batch) - 40usize];
+    [
+        "Offset of field: llava_gemm_attention::q",
+    ][::core::mem::offset_of!(llava_gemm_attention, q) - 48usize];
+    [
+        "Offset of field: llava_gemm_attention::k",
+    ][::core::mem::offset_of!(llava_gemm_attention, k) - 56usize];
+    [
+        "Offset of field: llava_gemm_attention::v",
+    ][::core::mem::offset_of!(llava_gemm_attention, v) - 64usize];
+    [
+        "Offset of field: llava_gemm_attention::output",
+    ][::core::mem::offset_of!(llava_gemm_attention, output) - 72usize];
+    [
+        "Offset of field: llava_gemm_attention::q_stride",
+    ][::core::mem::offset_of!(llava_gemm_attention, q_stride) - 80usize];
+    [
+        "Offset of field: llava_gemm_attention::k_stride",
+    ][::core::mem::offset_of!(llava_gemm_attention, k_stride) - 104usize];
+    [
+        "Offset of field: llava_gemm_attention::v_stride",
+    ][::core::mem::offset_of!(llava_gemm_attention, v_stride) - 128usize];
+    [
+        "Offset of field: llava_gemm_attention::output_stride",
+    ][::core::mem::offset_of!(llava_gemm_attention, output_stride) - 152usize];
+};
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct llava_gemm_team {
+    pub index: i32,
+    pub threads: i32,
+    pub barrier: ::core::option::Option<
+        unsafe extern "C" fn(data: *mut ::core::ffi::c_void),
+    >,
+    pub barrier_data: *mut ::core::ffi::c_void,
+    pub work: *mut ::core::ffi::c_void,
+    pub work_bytes: usize,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of llava_gemm_team"][::core::mem::size_of::<llava_gemm_team>() - 40usize];
+    [
+        "Alignment of llava_gemm_team",
+    ][::core::mem::align_of::<llava_gemm_team>() - 8usize];
+    [
+        "Offset of field: llava_gemm_team::index",
+    ][::core::mem::offset_of!(llava_gemm_team, index) - 0usize];
+    [
+        "Offset of field: llava_gemm_team::threads",
+    ][::core::mem::offset_of!(llava_gemm_team, threads) - 4usize];
+    [
+        "Offset of field: llava_gemm_team::barrier",
+    ][::core::mem::offset_of!(llava_gemm_team, barrier) - 8usize];
+    [
+        "Offset of field: llava_gemm_team::barrier_data",
+    ][::core::mem::offset_of!(llava_gemm_team, barrier_data) - 16usize];
+    [
+        "Offset of field: llava_gemm_team::work",
+    ][::core::mem::offset_of!(llava_gemm_team, work) - 24usize];
+    [
+        "Offset of field: llava_gemm_team::work_bytes",
+    ][::core::mem::offset_of!(llava_gemm_team, work_bytes) - 32usize];
+};
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct llava_gemm_table {
+    pub wants_product: ::core::option::Option<
+        unsafe extern "C" fn(product: *const llava_gemm_product) -> bool,
+    >,
+    pub product_work: ::core::option::Option<
+        unsafe extern "C" fn(product: *const llava_gemm_product, threads: i32) -> usize,
+    >,
+    pub product: ::core::option::Option<
+        unsafe extern "C" fn(
+            product: *const llava_gemm_product,
+            team: *const llava_gemm_team,
+        ) -> bool,
+    >,
+    pub wants_attention: ::core::option::Option<
+        unsafe extern "C" fn(attention: *const llava_gemm_attention) -> bool,
+    >,
+    pub attention_work: ::core::option::Option<
+        unsafe extern "C" fn(
+            attention: *const llava_gemm_attention,
+            threads: i32,
+        ) -> usize,
+    >,
+    pub attention: ::core::option::Option<
+        unsafe extern "C" fn(
+            attention: *const llava_gemm_attention,
+            team: *const llava_gemm_team,
+        ) -> bool,
+    >,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of llava_gemm_table"][::core::mem::size_of::<llava_gemm_table>() - 48usize];
+    [
+        "Alignment of llava_gemm_table",
+    ][::core::mem::align_of::<llava_gemm_table>() - 8usize];
+    [
+        "Offset of field: llava_gemm_table::wants_product",
+    ][::core::mem::offset_of!(llava_gemm_table, wants_product) - 0usize];
+    [
+        "Offset of field: llava_gemm_table::product_work",
+    ][::core::mem::offset_of!(llava_gemm_table, product_work) - 8usize];
+    [
+        "Offset of field: llava_gemm_table::product",
+    ][::core::mem::offset_of!(llava_gemm_table, product) - 16usize];
+    [
+        "Offset of field: llava_gemm_table::wants_attention",
+    ][::core::mem::offset_of!(llava_gemm_table, wants_attention) - 24usize];
+    [
+        "Offset of field: llava_gemm_table::attention_work",
+    ][::core::mem::offset_of!(llava_gemm_table, attention_work) - 32usize];
+    [
+        "Offset of field: llava_gemm_table::attention",
+    ][::core::mem::offset_of!(llava_gemm_table, attention) - 40usize];
+};
 pub const LLAVA_CLIP_LAYOUT_REFERENCE: llava_clip_layout = 0;
 pub const LLAVA_CLIP_LAYOUT_UPSTREAM: llava_clip_layout = 1;
 pub type llava_clip_layout = ::core::ffi::c_uint;
@@ -4256,6 +4479,7 @@ unsafe extern "C" {
         ctx: *mut llama_context,
         pool: *mut llava_threadpool,
     ) -> i32;
+    pub fn llava_gemm_install(table: *const llava_gemm_table) -> i32;
     pub fn llava_projector_params_default() -> llava_projector_params;
     pub fn llava_projector_load(
         path: *const ::core::ffi::c_char,

@@ -64,6 +64,7 @@ impl Backend {
         check("llama_backend_init", unsafe { sys::llava_backend_init() })?;
         #[cfg(feature = "dynamic-backends")]
         load_backends();
+        super::gemm::install();
         Ok(Arc::clone(BACKEND.get_or_init(|| Arc::new(Backend(())))))
     }
 

@@ -9,6 +9,7 @@ mod backend;
 mod batch;
 mod context;
 mod ffi;
+pub mod gemm;
 pub(crate) mod log;
 mod model;
 mod params;

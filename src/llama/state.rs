@@ -78,9 +78,10 @@ impl Context {
         // LongRoPE models turn positions otherwise in a context that is longer than what they began with
         let long = model.facts().rope_switch.is_some_and(|most| self.n_ctx() / params.n_seq_max.max(1) > most);
         let text = format!(
-            "{:032x}|{}|{:?}|{:?}|{long}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{:?}",
+            "{:032x}|{}|gemm {}|{:?}|{:?}|{long}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{:?}",
             model.fingerprint()?,
             sys::CPU_BASELINE,
+            super::gemm::class(),
             devices.iter().map(|d| (d.name.as_str(), d.description.as_str())).collect::<Vec<_>>(),
             // where the layers run
             model.gpu_layers().filter(|_| devices.iter().any(|d| !d.is_cpu)),

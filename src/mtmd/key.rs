@@ -8,9 +8,7 @@ use super::prepared::{Chunk, Prepared};
 use super::projector::Projector;
 use crate::embedding::{KeyBuilder, Wanted};
 use crate::error::Result;
-
-/// Raised when the arithmetic of this crate's own kernels changes; 0 is ggml alone.
-const GEMM_GENERATION: u64 = 0;
+use crate::llama::gemm;
 
 impl Projector {
     /// XXH3-128 of the projector file's content. The first call reads the file.
@@ -46,7 +44,7 @@ impl Projector {
             .text("baseline", sys::CPU_BASELINE)
             .text("device", self.device.get_or_init(|| self.device()))
             .text("flash attention", &format!("{:?}", info.flash_attention))
-            .number("gemm generation", GEMM_GENERATION);
+            .number("gemm", gemm::class());
         Ok(key)
     }
 

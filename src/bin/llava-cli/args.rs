@@ -79,6 +79,8 @@ pub enum Command {
     /// Measure what reuse saves, against the path that has none
     #[command(args_override_self = true, long_about = bench::LONG_ABOUT)]
     Bench(Box<bench::BenchArgs>),
+    /// Say what this machine and this build offer: CPU, kernels, llama.cpp, folders
+    Doctor,
 }
 
 const EMBED: &str = "\

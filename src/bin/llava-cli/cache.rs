@@ -67,7 +67,7 @@ fn bytes(mib: u64) -> u64 {
     mib.saturating_mul(1 << 20)
 }
 
-fn folder(dir: Option<&Path>) -> Result<PathBuf> {
+pub fn folder(dir: Option<&Path>) -> Result<PathBuf> {
     if let Some(dir) = dir {
         return Ok(dir.to_owned());
     }

@@ -10,6 +10,7 @@ mod bench;
 mod cache;
 mod chat;
 mod console;
+mod doctor;
 mod embed;
 mod escape;
 mod eval;
@@ -63,6 +64,7 @@ fn run(cli: args::Cli, argv: &[OsString], started: Instant) -> anyhow::Result<()
             bench::run(&args, &interrupt, started)
         }
         Some(args::Command::Cache(args)) => cache::run(&args),
+        Some(args::Command::Doctor) => doctor::run(),
         None => {
             logging::start(cli.ask.output.verbose, &interrupt);
             ask::run(&cli.ask, &interrupt, started)

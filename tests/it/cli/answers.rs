@@ -216,7 +216,7 @@ fn without_a_cache_folder_a_temporary_one_is_used_and_removed() {
 fn version_and_help_tell_what_there_is() {
     let world = World::new();
     let version = world.run(&["--version"]).ok().stdout;
-    for fact in ["llava-cli ", "llama.cpp: ", "back-ends: ", "CPU baseline: "] {
+    for fact in ["llava-cli ", "llama.cpp: ", "back-ends: ", "CPU baseline: ", "kernels: "] {
         assert!(version.contains(fact), "{version}");
     }
     let help = world.run(&["--help"]).ok().stdout;
@@ -225,6 +225,25 @@ fn version_and_help_tell_what_there_is() {
         assert!(help.contains(section), "{help}");
     }
     assert!(world.run(&["embed", "--help"]).ok().stdout.contains("[rows, width]"));
+}
+
+#[test]
+fn doctor_names_the_kernels_in_use() {
+    let world = World::new();
+    let with = |value: &str| {
+        let mut command = world.command(&["doctor"]);
+        super::finish(command.env("LLAVA_GEMM", value).spawn().unwrap()).ok()
+    };
+    let off = with("off").stdout;
+    assert!(off.contains("kernels in use: ggml's own (LLAVA_GEMM=off)") && off.contains("kernels: ggml"), "{off}");
+    let scalar = with("scalar").stdout;
+    assert!(scalar.contains("kernels in use: scalar") && scalar.contains("kernels: scalar"), "{scalar}");
+    // a word that means nothing is told, and the safe way taken
+    let wrong = with("avx1024").stdout;
+    assert!(wrong.contains("LLAVA_GEMM=avx1024") && wrong.contains("kernels in use: ggml's own"), "{wrong}");
+    for fact in ["CPU features: ", "device: CPU", "llama.cpp: ", "cache folder: ", "demo model: "] {
+        assert!(off.contains(fact), "{off}");
+    }
 }
 
 /// What the command line builds is what the library gives.

@@ -1,0 +1,160 @@
+//! Quantised weights as GGUF stores them: their names, sizes and what their numbers mean.
+
+/// A type of weights that the kernels can multiply with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum WeightType {
+    /// 32 int8, one scale.
+    Q8_0,
+    /// 32 times 4 bits less 8, one scale.
+    Q4_0,
+    /// 32 times 4 bits, scale and minimum.
+    Q4_1,
+    /// 32 times 5 bits less 16, one scale.
+    Q5_0,
+    /// 32 times 5 bits, scale and minimum.
+    Q5_1,
+    /// 32 times 4 bits into a table of int8, one scale.
+    Iq4Nl,
+    /// 256 times 4 bits; scale and minimum of each 32 in 6 bits.
+    Q4K,
+    /// 256 times 5 bits; scale and minimum of each 32 in 6 bits.
+    Q5K,
+    /// 256 times 6 bits less 32; scale of each 16 in 8 bits.
+    Q6K,
+}
+
+impl WeightType {
+    /// Every type.
+    pub const ALL: [Self; 9] =
+        [Self::Q8_0, Self::Q4_0, Self::Q4_1, Self::Q5_0, Self::Q5_1, Self::Iq4Nl, Self::Q4K, Self::Q5K, Self::Q6K];
+
+    /// The type with this number in GGUF files.
+    #[must_use]
+    pub const fn from_gguf(number: u32) -> Option<Self> {
+        match number {
+            2 => Some(Self::Q4_0),
+            3 => Some(Self::Q4_1),
+            6 => Some(Self::Q5_0),
+            7 => Some(Self::Q5_1),
+            8 => Some(Self::Q8_0),
+            12 => Some(Self::Q4K),
+            13 => Some(Self::Q5K),
+            14 => Some(Self::Q6K),
+            20 => Some(Self::Iq4Nl),
+            _ => None,
+        }
+    }
+
+    /// Elements of one stored unit: 32, or 256 for the K types.
+    #[must_use]
+    pub const fn unit(self) -> usize {
+        match self {
+            Self::Q4K | Self::Q5K | Self::Q6K => 256,
+            _ => 32,
+        }
+    }
+
+    /// Bytes of one stored unit.
+    #[must_use]
+    pub const fn unit_bytes(self) -> usize {
+        match self {
+            Self::Q4_0 | Self::Iq4Nl => 18,
+            Self::Q4_1 => 20,
+            Self::Q5_0 => 22,
+            Self::Q5_1 => 24,
+            Self::Q8_0 => 34,
+            Self::Q4K => 144,
+            Self::Q5K => 176,
+            Self::Q6K => 210,
+        }
+    }
+
+    /// What the unpacked bytes stand for.
+    pub(crate) const fn numbers(self) -> Numbers {
+        let (bias, bits, second) = match self {
+            Self::Q8_0 | Self::Iq4Nl => (128, 8, Second::None),
+            Self::Q4_0 => (8, 4, Second::None),
+            Self::Q5_0 => (16, 5, Second::None),
+            Self::Q4_1 | Self::Q4K => (0, 4, Second::Minimum),
+            Self::Q5_1 | Self::Q5K => (0, 5, Second::Minimum),
+            Self::Q6K => (32, 6, Second::Scale),
+        };
+        Numbers { bias, bits, second }
+    }
+}
+
+/// How unpacked weights are to be read: `(byte - bias) * scale`, plus the minimum where there is one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Numbers {
+    pub bias: i32,
+    /// Bits that a byte uses; decides how many products fit into an int16 where there is no dot product.
+    pub bits: u32,
+    pub second: Second,
+}
+
+/// What the second number beside the scale of a block is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Second {
+    None,
+    /// Added to every weight of the block.
+    Minimum,
+    /// The scale of the block's second half.
+    Scale,
+}
+
+/// How the columns of the product (rows of the weight tensor) lie in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Layout {
+    /// One after the other, as in the file.
+    Rows,
+    /// Units of eight columns woven together, 8 bytes of quants at a time, as ggml's repacking does on AVX2 (`8x8`).
+    Woven8,
+}
+
+impl Layout {
+    /// Whether weights of this type can lie so.
+    #[must_use]
+    pub const fn holds(self, weight: WeightType) -> bool {
+        match self {
+            Self::Rows => true,
+            Self::Woven8 => matches!(weight, WeightType::Q4_0 | WeightType::Iq4Nl | WeightType::Q4K),
+        }
+    }
+}
+
+/// An IEEE half as f32. Without branches, so that a loop over it can be vectorised.
+#[inline(always)]
+pub(crate) fn half(bits: u16) -> f32 {
+    let magnitude = u32::from(bits & 0x7fff) << 13;
+    // 2^112 moves the exponent's origin from 15 to 127; subnormals come out right because the product is exact
+    let finite = f32::from_bits(magnitude) * f32::from_bits(0x7780_0000);
+    let special = 0x7f80_0000 | magnitude;
+    let value = if bits & 0x7c00 == 0x7c00 { special } else { finite.to_bits() };
+    f32::from_bits(value | u32::from(bits & 0x8000) << 16)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_half_is_converted() {
+        for bits in 0..=u16::MAX {
+            let sign = if bits & 0x8000 == 0 { 1.0 } else { -1.0 };
+            let exponent = i32::from(bits >> 10 & 31);
+            let fraction = f64::from(bits & 1023);
+            let wanted = match exponent {
+                0 => sign * fraction * 2_f64.powi(-24),
+                31 if fraction == 0.0 => sign * f64::INFINITY,
+                31 => f64::NAN,
+                e => sign * (1024.0 + fraction) * 2_f64.powi(e - 25),
+            };
+            let got = f64::from(half(bits));
+            assert!(
+                got == wanted && got.is_sign_negative() == (sign < 0.0) || got.is_nan() && wanted.is_nan(),
+                "{bits:#x}"
+            );
+        }
+    }
+}
