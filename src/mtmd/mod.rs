@@ -12,7 +12,9 @@ mod params;
 pub mod parity;
 mod prepared;
 mod projector;
+mod tap;
 
 pub use params::{ClipLayout, ProjectorParams};
 pub use prepared::{Chunk, ImageChunk, Prepared, Tile};
 pub use projector::{Projector, ProjectorInfo};
+pub use tap::GraphTap;

@@ -45,7 +45,8 @@ pub fn run(args: &AskArgs, interrupt: &Interrupt, started: Instant) -> Result<()
     }
 
     let model = open::model(&args.model, &files, interrupt)?;
-    let projector = open::projector(&args.model, &args.picture, &files, &model, interrupt)?;
+    let projector =
+        open::projector(&args.model, &args.picture, &files, args.cache.cache_dir.as_deref(), &model, interrupt)?;
     let mut session = open::session(settings, &model, projector)?;
     if let Some(path) = &args.cache.session {
         take_up(&mut session, path)?;

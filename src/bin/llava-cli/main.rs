@@ -22,11 +22,13 @@ mod open;
 mod params;
 mod pictures;
 mod progress;
+mod quantize;
 mod save;
 mod signals;
 mod usage;
 mod values;
 mod version;
+mod vision;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -62,6 +64,10 @@ fn run(cli: args::Cli, argv: &[OsString], started: Instant) -> anyhow::Result<()
             bench::run(&args, &interrupt, started)
         }
         Some(args::Command::Cache(args)) => cache::run(&args),
+        Some(args::Command::Quantize(args)) => {
+            logging::start(args.output_args.verbose, &interrupt);
+            quantize::run(&args, &interrupt)
+        }
         None => {
             logging::start(cli.ask.output.verbose, &interrupt);
             ask::run(&cli.ask, &interrupt, started)
