@@ -35,19 +35,18 @@ fn a_plan_is_printed_and_nothing_written() {
 fn a_checked_file_answers_as_the_original() {
     let world = World::new();
     let out = world.path("small.gguf");
-    let model = demo("demo-lm-f16.gguf");
-    let pictures = world.path("pictures");
+    let (source, model) = (source(), demo("demo-lm-f16.gguf"));
+    let (pictures, json) = (world.path("pictures"), world.path("report.json"));
     std::fs::create_dir(&pictures).unwrap();
     for sample in &SAMPLES {
         world.copy(sample.picture, &format!("pictures/{}", sample.picture));
     }
     world.write("pictures/readme.txt", "no picture");
-    let check =
-        ["--check", text(&pictures), "-m", text(&model), "--report", text(&world.path("report.json")), "-t", "1"];
-    let args = [&["quantize", text(&source()), text(&out)], &check[..]].concat();
+    let check = ["--check", text(&pictures), "-m", text(&model), "--report", text(&json), "-t", "1"];
+    let args = [&["quantize", text(&source), text(&out)], &check[..]].concat();
     let outcome = world.run(&args).ok().says("cosine of the projector's rows over 4 pictures").says("KL");
     assert_eq!(outcome.stdout, "");
-    let report: Value = serde_json::from_slice(&std::fs::read(world.path("report.json")).unwrap()).unwrap();
+    let report: Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
     assert_eq!((report["passed"].as_bool(), report["top1"].as_f64()), (Some(true), Some(1.0)));
     assert!(report["rows"]["mean_cosine"].as_f64().unwrap() > 0.999);
     assert_eq!(report["pictures"].as_array().unwrap().len(), 4);
@@ -66,7 +65,7 @@ fn a_checked_file_answers_as_the_original() {
     // below any floor
     let strict = ["--overwrite", "--check", "builtin", "--min-cosine", "1", "-t", "1"];
     let before = std::fs::read(&out).unwrap();
-    let args = [&["quantize", text(&source()), text(&out)], &strict[..]].concat();
+    let args = [&["quantize", text(&source), text(&out)], &strict[..]].concat();
     world.run(&args).failed(1, "below-floor").says("floor 1").says("--force");
     assert!(std::fs::read(&out).unwrap() == before);
     world.run(&[&args[..], &["--force"]].concat()).ok().says("marked");
