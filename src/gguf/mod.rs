@@ -1,7 +1,8 @@
 //! GGUF room.
 //!
 //! What it does: reads, checks and writes GGUF files in pure Rust. [`GgufFile`] is a header with an index, tensor
-//! bytes are read only when asked for; [`GgufWriter`] streams tensors to a temporary file and renames it;
+//! bytes are read only when asked for; [`GgufWriter`] streams tensors to a temporary file and renames it, at once or when
+//! somebody has looked at it ([`SealedGguf`]);
 //! [`check_projector`], [`check_text_model`] and [`check_pair`]
 //! refuse what llama.cpp would answer with an abort or a crash.
 //!

@@ -10,7 +10,7 @@ use llava_sys as sys;
 /// Sees nodes of a projector's graph: set it as [`ProjectorParams::tap`](super::ProjectorParams::tap).
 ///
 /// Names are libmtmd's: `layer_out-7` is what layer 7 gives, `pos_embed` what enters the first one. Called on the thread that
-/// encodes, and for the warm-up too. A graph that is looked into is computed in more steps; its numbers stay the same.
+/// encodes. A graph that is looked into is computed in more steps; its numbers stay the same.
 pub trait GraphTap: Send + Sync {
     /// Whether a node of this name is wanted.
     fn wants(&self, node: &str) -> bool;

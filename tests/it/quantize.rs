@@ -221,8 +221,8 @@ fn a_tap_sees_layers_and_changes_nothing() {
     let tap = Arc::new(Tap::default());
     let params = ProjectorParams { tap: Some(Arc::clone(&tap) as _), ..projector_params() };
     let tapped = Projector::load(&pair.projector, &model, &params).unwrap();
-    // the warm-up
-    assert!(!std::mem::take(&mut *tap.seen.lock().unwrap()).is_empty());
+    // a warm-up, where there is one, is none of the test's
+    tap.seen.lock().unwrap().clear();
     let rows = |projector: &Arc<Projector>| {
         let prepared = projector.prepare(&picture(90, 70, 3), TokenCount::ZERO, 0).unwrap();
         let (index, _) = prepared.images().next().unwrap();
@@ -241,8 +241,6 @@ fn a_tap_sees_layers_and_changes_nothing() {
     let panic = catch_unwind(AssertUnwindSafe(|| rows(&tapped))).unwrap_err();
     assert_eq!(panic.downcast_ref::<&str>(), Some(&"the tap's own"));
     assert_eq!(tap.seen.lock().unwrap().len(), 1, "the computation ends there");
-    let panic = catch_unwind(AssertUnwindSafe(|| Projector::load(&pair.projector, &model, &params))).unwrap_err();
-    assert_eq!(panic.downcast_ref::<&str>(), Some(&"the tap's own"));
     tap.panics.store(false, Ordering::SeqCst);
     assert!(rows(&tapped) == expected, "the projector is as good as before");
 }

@@ -59,7 +59,7 @@ fn a_checked_file_answers_as_the_original() {
     for sample in &SAMPLES {
         let picture = demo(sample.picture);
         let files = ["-m", text(&model), "--mmproj", text(&out), "--image", text(&picture), "-p", sample.question];
-        assert_eq!(world.ask(&files).ok().stdout, format!("{}\n", sample.answer));
+        assert_eq!(world.ask(&files).ok().stdout.trim(), sample.answer);
     }
 
     // below any floor
@@ -107,7 +107,7 @@ fn the_switch_quantises_once_however_many_ask() {
     let args = [&["--temp", "0", "-n", "60", "-t", "1", "--no-warmup"][..], &ask].concat();
     let running: Vec<_> = (0..4).map(|_| world.command(&args).spawn().unwrap()).collect();
     for child in running {
-        assert_eq!(finish(child).ok().stdout, format!("{}\n", sample.answer));
+        assert_eq!(finish(child).ok().stdout.trim(), sample.answer);
     }
     let folder = world.path("cache/llava/vision");
     let kept = |end: &str| names(&folder).into_iter().filter(|n| n.ends_with(end)).collect::<Vec<_>>();
@@ -132,7 +132,7 @@ fn the_switch_quantises_once_however_many_ask() {
     std::fs::write(&small, bytes).unwrap();
     let outcome = world.run(&["cache", "verify"]);
     assert!(outcome.code == Some(1) && outcome.stdout.contains("damaged"), "{outcome:?}");
-    assert_eq!(world.run(&args).ok().stdout, format!("{}\n", sample.answer));
+    assert_eq!(world.run(&args).ok().stdout.trim(), sample.answer);
     world.run(&["cache", "verify"]).ok();
     // another folder
     let dir = world.path("elsewhere");
