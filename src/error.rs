@@ -311,6 +311,14 @@ pub enum Error {
         /// What does not match.
         reason: String,
     },
+    /// A quantised file does not see what its source sees.
+    #[error("the quantised {} is not good enough: {reason}", path.display())]
+    BelowFloor {
+        /// The source.
+        path: PathBuf,
+        /// Figures and floor.
+        reason: String,
+    },
     /// The native library threw or broke its own contract.
     #[error("llama.cpp: {call}: {reason}")]
     Native {
@@ -364,6 +372,7 @@ impl Error {
             Error::Grammar { .. } => "grammar",
             Error::Cancelled => "cancelled",
             Error::State { .. } => "state",
+            Error::BelowFloor { .. } => "below-floor",
             Error::Native { .. } => "native",
         }
     }

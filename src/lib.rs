@@ -11,6 +11,7 @@ pub mod gguf;
 pub mod image;
 pub mod llama;
 pub mod mtmd;
+pub mod quantize;
 pub mod session;
 mod units;
 

@@ -140,6 +140,7 @@ fn allowed() -> BTreeMap<&'static str, &'static [&'static str]> {
         ("llama", &["gguf"]),
         ("mtmd", &["gguf", "image", "embedding", "llama"]),
         ("session", &["gguf", "image", "embedding", "llama", "mtmd"]),
+        ("quantize", &["gguf", "image", "embedding", "llama", "mtmd", "session"]),
     ])
 }
 

@@ -6,6 +6,8 @@ use std::io::{BufReader, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
+use xxhash_rust::xxh3::Xxh3;
+
 use super::read::{self, Header};
 use super::tensor_type::TensorType;
 use super::value::{FromValue, Value};
@@ -260,6 +262,26 @@ impl GgufFile {
             at += n as u64;
         }
         Ok(())
+    }
+
+    /// XXH3-128 of all tensors' bytes in file order, without padding: two files whose tensors are stored alike have the
+    /// same, whatever their metadata say. Reads the whole file.
+    ///
+    /// # Errors
+    /// As [`GgufFile::read_tensor`].
+    pub fn data_hash(&self) -> Result<u128> {
+        let mut hash = Xxh3::new();
+        let mut buffer = vec![0; 1 << 20];
+        for info in &self.tensors {
+            let mut at = 0;
+            while at < info.byte_len {
+                let n = usize::try_from((info.byte_len - at).min(buffer.len() as u64)).unwrap_or(buffer.len());
+                self.read_part(info, at, &mut buffer[..n])?;
+                hash.update(&buffer[..n]);
+                at += n as u64;
+            }
+        }
+        Ok(hash.digest128())
     }
 
     /// A [`Error::BadMetadata`] of this file.

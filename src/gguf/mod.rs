@@ -1,7 +1,8 @@
 //! GGUF room.
 //!
 //! What it does: reads, checks and writes GGUF files in pure Rust. [`GgufFile`] is a header with an index, tensor
-//! bytes are read only when asked for; [`GgufWriter`] streams tensors to a temporary file and renames it;
+//! bytes are read only when asked for; [`GgufWriter`] streams tensors to a temporary file and renames it, at once or when
+//! somebody has looked at it ([`SealedGguf`]);
 //! [`check_projector`], [`check_text_model`] and [`check_pair`]
 //! refuse what llama.cpp would answer with an abort or a crash.
 //!
@@ -17,6 +18,7 @@ mod cursor;
 mod file;
 mod fingerprint;
 mod read;
+mod seal;
 mod split;
 mod tensor_type;
 mod value;
@@ -31,6 +33,7 @@ pub use file::{GgufFile, TensorInfo};
 pub(crate) use fingerprint::Fingerprint;
 pub use fingerprint::content_hash;
 pub use read::{MAX_HEADER_BYTES, MAX_KEYS, MAX_TENSORS};
+pub use seal::SealedGguf;
 pub use tensor_type::TensorType;
 pub use value::{Array, Bytes, FromValue, Value};
 pub use write::{GgufSink, GgufWriter, TensorSink};

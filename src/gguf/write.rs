@@ -6,8 +6,11 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use xxhash_rust::xxh3::Xxh3;
+
 use super::file::TensorInfo;
 use super::read::{self, MAX_DIMS, MAX_KEY_LEN, MAX_NAME_LEN};
+use super::seal::{SealedGguf, Temporary, ValuePlace};
 use super::tensor_type::TensorType;
 use super::value::{ARRAY_ID, Array, Value};
 use crate::error::{Error, Result};
@@ -32,7 +35,7 @@ pub struct GgufWriter {
     names: HashSet<String>,
 }
 
-fn refused(name: &'static str, value: impl ToString, reason: impl Into<String>) -> Error {
+pub(super) fn refused(name: &'static str, value: impl ToString, reason: impl Into<String>) -> Error {
     Error::BadParameter { name, value: value.to_string(), reason: reason.into() }
 }
 
@@ -122,16 +125,19 @@ impl GgufWriter {
             offset = next;
         }
         let (file, temporary) = create_beside(path)?;
+        let (header, values) = encode_header(&self.metadata, &tensors);
         let mut sink = GgufSink {
             out: BufWriter::with_capacity(1 << 20, file),
-            temporary: Temporary(Some(temporary)),
+            temporary: Temporary::new(temporary),
             path: path.to_path_buf(),
             alignment,
             at: 0,
+            left: tensors.first().map_or(0, |t| t.byte_len),
             tensors,
             next: 0,
+            values,
+            hash: Box::default(),
         };
-        let header = encode_header(&self.metadata, &sink.tensors);
         sink.write(&header)?;
         if !sink.tensors.is_empty() {
             sink.pad()?;
@@ -141,7 +147,6 @@ impl GgufWriter {
 }
 
 /// A header on disk that waits for its tensors' bytes. Dropped before [`GgufSink::finish`], it leaves nothing behind.
-#[derive(Debug)]
 pub struct GgufSink {
     out: BufWriter<File>,
     temporary: Temporary,
@@ -150,6 +155,16 @@ pub struct GgufSink {
     at: u64,
     tensors: Vec<TensorInfo>,
     next: usize,
+    /// Bytes that the tensor that is due still lacks.
+    left: u64,
+    values: Vec<ValuePlace>,
+    hash: Box<Xxh3>,
+}
+
+impl std::fmt::Debug for GgufSink {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("GgufSink").field("path", &self.path).field("at", &self.at).field("due", &self.due()).finish()
+    }
 }
 
 impl GgufSink {
@@ -165,35 +180,81 @@ impl GgufSink {
     /// The error of `fill`; [`Error::Io`]; [`Error::BadParameter`] if no tensor is due or `fill` gave more or fewer
     /// bytes than declared. The file cannot be finished after an error.
     pub fn tensor(&mut self, fill: impl FnOnce(&mut TensorSink<'_>) -> Result<()>) -> Result<()> {
-        let Some(info) = self.due().cloned() else {
+        let Some(info) = self.due() else {
             return Err(refused("tensor", self.tensors.len(), "all declared tensors are written already"));
         };
-        let mut piece = TensorSink { left: info.byte_len, sink: self };
-        fill(&mut piece)?;
-        let left = piece.left;
-        if left != 0 {
-            return Err(refused("tensor", &info.name, format!("has {} bytes, {left} were not written", info.byte_len)));
+        if self.left != info.byte_len {
+            return Err(refused("tensor", &info.name, "has a part of its bytes already"));
         }
-        self.pad()?;
-        self.next += 1;
-        Ok(())
+        let whole = info.byte_len;
+        fill(&mut TensorSink { sink: self })?;
+        if self.left != 0 {
+            let name = self.due().map_or_else(String::new, |t| t.name.clone());
+            return Err(refused("tensor", name, format!("has {whole} bytes, {} were not written", self.left)));
+        }
+        self.advance()
+    }
+
+    /// Writes the next bytes of the tensor that is due; when it has all of them, the next one is due. Tensors without bytes
+    /// are passed over.
+    ///
+    /// # Errors
+    /// [`Error::Io`]; [`Error::BadParameter`] if no tensor is due or the one that is has no room for so many bytes.
+    pub fn put(&mut self, bytes: &[u8]) -> Result<()> {
+        self.pass_empty()?;
+        if self.due().is_none() {
+            return Err(refused("tensor", self.tensors.len(), "all declared tensors are written already"));
+        }
+        self.take(bytes)?;
+        if self.left == 0 { self.advance() } else { Ok(()) }
     }
 
     /// Makes the bytes durable and gives the file its name, replacing an older one in one step.
     ///
     /// # Errors
     /// [`Error::BadParameter`] if a declared tensor was not written; [`Error::Io`]. The older file is untouched then.
-    pub fn finish(mut self) -> Result<()> {
+    pub fn finish(self) -> Result<()> {
+        self.seal()?.publish()
+    }
+
+    /// Ends writing: the file is whole, and readable under its temporary name, but has not got its real name yet.
+    ///
+    /// # Errors
+    /// As [`GgufSink::finish`].
+    pub fn seal(mut self) -> Result<SealedGguf> {
+        self.pass_empty()?;
         if let Some(info) = self.due() {
             return Err(refused("tensor", &info.name, "was declared, but its bytes were never written"));
         }
         let io = |source| Error::Io { action: "write", path: self.path.clone(), source };
-        self.out.flush().map_err(io)?;
-        self.out.get_ref().sync_all().map_err(io)?;
-        if let Some(temporary) = &self.temporary.0 {
-            std::fs::rename(temporary, &self.path).map_err(io)?;
+        let file = self.out.into_inner().map_err(|e| io(e.into_error()))?;
+        Ok(SealedGguf::new(file, self.temporary, self.path, self.values, self.hash.digest128()))
+    }
+
+    /// Takes bytes of the tensor that is due.
+    fn take(&mut self, bytes: &[u8]) -> Result<()> {
+        let n = bytes.len() as u64;
+        if n > self.left {
+            let name = self.due().map_or_else(String::new, |t| t.name.clone());
+            return Err(refused("tensor", name, format!("takes {} more bytes, {n} were given", self.left)));
         }
-        self.temporary.0 = None;
+        self.write(bytes)?;
+        self.hash.update(bytes);
+        self.left -= n;
+        Ok(())
+    }
+
+    fn pass_empty(&mut self) -> Result<()> {
+        while self.left == 0 && self.due().is_some() {
+            self.advance()?;
+        }
+        Ok(())
+    }
+
+    fn advance(&mut self) -> Result<()> {
+        self.pad()?;
+        self.next += 1;
+        self.left = self.due().map_or(0, |t| t.byte_len);
         Ok(())
     }
 
@@ -218,7 +279,6 @@ impl GgufSink {
 /// Where one tensor's bytes go; counts them.
 #[derive(Debug)]
 pub struct TensorSink<'a> {
-    left: u64,
     sink: &'a mut GgufSink,
 }
 
@@ -228,14 +288,7 @@ impl TensorSink<'_> {
     /// # Errors
     /// [`Error::Io`], or [`Error::BadParameter`] if the tensor has no room for them.
     pub fn put(&mut self, bytes: &[u8]) -> Result<()> {
-        let n = bytes.len() as u64;
-        if n > self.left {
-            let name = self.sink.due().map_or_else(String::new, |t| t.name.clone());
-            return Err(refused("tensor", name, format!("takes {} more bytes, {n} were given", self.left)));
-        }
-        self.sink.write(bytes)?;
-        self.left -= n;
-        Ok(())
+        self.sink.take(bytes)
     }
 
     /// The file's path, for error reports of whoever writes.
@@ -247,7 +300,7 @@ impl TensorSink<'_> {
     /// Bytes that are still missing.
     #[must_use]
     pub fn left(&self) -> u64 {
-        self.left
+        self.sink.left
     }
 }
 
@@ -262,19 +315,6 @@ impl Write for TensorSink<'_> {
 
     fn flush(&mut self) -> io::Result<()> {
         self.sink.out.flush()
-    }
-}
-
-/// Removes the temporary file unless it was given its real name.
-#[derive(Debug)]
-struct Temporary(Option<PathBuf>);
-
-impl Drop for Temporary {
-    fn drop(&mut self) {
-        if let Some(path) = &self.0 {
-            // Nobody is left to tell; a stale temporary file is never read by anything.
-            let _ = std::fs::remove_file(path);
-        }
     }
 }
 
@@ -300,15 +340,18 @@ fn put_string(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend(bytes);
 }
 
-/// The header without the padding before the data section.
-fn encode_header(metadata: &[(String, Value)], tensors: &[TensorInfo]) -> Vec<u8> {
+/// The header without the padding before the data section, and where its values lie.
+fn encode_header(metadata: &[(String, Value)], tensors: &[TensorInfo]) -> (Vec<u8>, Vec<ValuePlace>) {
     let mut out = b"GGUF".to_vec();
     out.extend(3u32.to_le_bytes());
     out.extend((tensors.len() as u64).to_le_bytes());
     out.extend((metadata.len() as u64).to_le_bytes());
+    let mut places = Vec::with_capacity(metadata.len());
     for (key, value) in metadata {
         put_string(&mut out, key.as_bytes());
+        let at = out.len();
         put_value(&mut out, value);
+        places.push(ValuePlace { key: key.clone(), at: at as u64, len: out.len() - at });
     }
     for t in tensors {
         put_string(&mut out, t.name.as_bytes());
@@ -318,10 +361,11 @@ fn encode_header(metadata: &[(String, Value)], tensors: &[TensorInfo]) -> Vec<u8
         out.extend(t.ggml_type.id().to_le_bytes());
         out.extend(t.offset.to_le_bytes());
     }
-    out
+    (out, places)
 }
 
-fn put_value(out: &mut Vec<u8>, value: &Value) {
+/// A value as it is stored: the type's number, then the content.
+pub(super) fn put_value(out: &mut Vec<u8>, value: &Value) {
     out.extend(value.type_id().to_le_bytes());
     match value {
         Value::U8(v) => out.extend(v.to_le_bytes()),

@@ -78,3 +78,25 @@ pub(crate) unsafe fn owned_str(text: *const std::ffi::c_char) -> Option<String> 
     // SAFETY: not null here, the rest is the caller's promise.
     Some(unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
 }
+
+/// ggml's own Q8_0 blocks of `values`, of which there are a multiple of 32: the oracle of the quantiser's tests.
+#[cfg(test)]
+pub(crate) fn ggml_q8_0(values: &[f32]) -> Vec<u8> {
+    assert!(values.len().is_multiple_of(32), "ggml asserts whole blocks");
+    let mut out = vec![0_u8; values.len() / 32 * 34];
+    let row = i64::try_from(values.len()).unwrap();
+    // SAFETY: one row of whole blocks; the room is 34 bytes for each of them; Q8_0 takes no importance matrix.
+    let written = unsafe {
+        sys::ggml_quantize_chunk(
+            sys::GGML_TYPE_Q8_0,
+            values.as_ptr(),
+            out.as_mut_ptr().cast(),
+            0,
+            1,
+            row,
+            std::ptr::null(),
+        )
+    };
+    assert_eq!(written, out.len());
+    out
+}

@@ -28,6 +28,8 @@ pub use state::SequenceState;
 pub use threads::physical_cores;
 pub use vocab::{Token, Vocab};
 
+#[cfg(test)]
+pub(crate) use ffi::ggml_q8_0;
 pub(crate) use ffi::{check, construct, slice_or_empty};
 pub(crate) use model::path_to_c;
 pub(crate) use params::ProgressCall;

@@ -115,6 +115,9 @@ impl Projector {
             };
             check("mtmd_batch_encode", status)
         });
+        if let Some(tap) = &self.tap {
+            tap.resume();
+        }
         match status {
             Ok(()) if (1..=todo.len()).contains(&taken) => Ok((rows, taken)),
             Ok(()) => Err(Error::Encode { reason: format!("{taken} of {} chunks encoded", todo.len()) }),

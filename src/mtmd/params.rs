@@ -1,5 +1,8 @@
 //! Parameters of a projector.
 
+use std::sync::Arc;
+
+use super::tap::GraphTap;
 use crate::llama::{FlashAttention, Progress};
 
 /// Which numbers a vision tower with a class token gives.
@@ -39,6 +42,8 @@ pub struct ProjectorParams {
     pub clip_layout: ClipLayout,
     /// Progress and cancel.
     pub progress: Option<Progress>,
+    /// Somebody who looks into the graph while it is computed.
+    pub tap: Option<Arc<dyn GraphTap>>,
 }
 
 impl Default for ProjectorParams {
@@ -53,6 +58,7 @@ impl Default for ProjectorParams {
             batch_max_tokens: 1024, // upstream's
             clip_layout: ClipLayout::default(),
             progress: None,
+            tap: None,
         }
     }
 }
@@ -69,6 +75,7 @@ impl std::fmt::Debug for ProjectorParams {
             .field("batch_max_tokens", &self.batch_max_tokens)
             .field("clip_layout", &self.clip_layout)
             .field("progress", &self.progress.is_some())
+            .field("tap", &self.tap.is_some())
             .finish()
     }
 }

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use llava_sys as sys;
 
 use super::params::{ClipLayout, ProjectorParams};
+use super::tap::TapCall;
 use crate::error::{Error, Result};
 use crate::gguf::{Fingerprint, GgufFile, ProjectorFacts, check_pair, check_projector, needed_tokens};
 use crate::llama::{FlashAttention, Model, ProgressCall, check, construct, path_to_c, physical_cores};
@@ -88,8 +89,9 @@ pub struct ProjectorInfo {
 /// turns, preparing does not.
 #[derive(Debug)]
 pub struct Projector {
-    // before the model: native code looks into the model's vocabulary
+    // before the model: native code looks into the model's vocabulary, and calls the tap
     owner: Mutex<ProjectorOwner>,
+    pub(super) tap: Option<Box<TapCall>>,
     model: Arc<Model>,
     path: PathBuf,
     info: ProjectorInfo,
@@ -121,16 +123,24 @@ impl Projector {
         let mut progress = ProgressCall::new(params.progress.clone());
         let mut native = native_params;
         (native.progress, native.progress_user_data) = progress.native();
+        let tap = params.tap.clone().map(TapCall::new);
+        if let Some(tap) = &tap {
+            (native.eval, native.eval_user_data) = tap.native();
+        }
 
         let owner = construct(
             "mtmd_init_from_file",
             ProjectorOwner,
-            // SAFETY: path, model and parameters live through the call; `raw` is a valid place for the result.
+            // SAFETY: path, model and parameters live through the call, the tap as long as the projector; `raw` is a valid
+            // place for the result.
             |raw| unsafe { sys::llava_projector_load(c_path.as_ptr(), model.as_ptr(), &raw const native, raw) },
             |reason| Error::ProjectorLoad { path: path.to_owned(), reason },
         );
         if progress.finish() {
             return Err(Error::Cancelled);
+        }
+        if let Some(tap) = &tap {
+            tap.resume();
         }
         let owner = owner?;
         let info = read_info(&owner)?;
@@ -147,6 +157,7 @@ impl Projector {
         }
         Ok(Arc::new(Self {
             owner: Mutex::new(owner),
+            tap,
             model: Arc::clone(model),
             path: path.to_owned(),
             info,

@@ -8,6 +8,7 @@ mod embed;
 mod eval;
 mod failures;
 mod gate;
+mod quantize;
 mod signals;
 
 use std::ffi::OsStr;

@@ -22,5 +22,6 @@ mod memory;
 #[cfg(feature = "parity")]
 mod parity;
 mod peer_faults;
+mod quantize;
 mod reuse;
 mod saved;

@@ -9,7 +9,8 @@ use llava::llama::{FlashAttention, KvType};
 
 use crate::bench;
 use crate::eval;
-use crate::values::{self, CachePlace, CardinalOrAll, Layout, ThreadCount};
+use crate::quantize;
+use crate::values::{self, CachePlace, CardinalOrAll, Layout, ThreadCount, Vision};
 use crate::version;
 
 const ABOUT: &str = "Ask GGUF models about pictures.";
@@ -31,6 +32,7 @@ Examples:
   llava-cli embed -m folder/ --image a.png -o a.npy      embedding rows for NumPy
   llava-cli eval --n 100                                 how good the demo model is at its tasks
   llava-cli bench -m folder/ --json result.json          what reuse saves on this machine
+  llava-cli quantize mmproj.gguf small.gguf --check builtin   a smaller projector that sees the same
 
 Where pictures stand: before the text, in the order given. If the text holds <__media__> exactly as many times as there are
 pictures, they stand there instead; otherwise <__media__> is text like any other.
@@ -81,6 +83,9 @@ pub enum Command {
     Bench(Box<bench::BenchArgs>),
     /// Say what this machine and this build offer: CPU, kernels, llama.cpp, folders
     Doctor,
+    /// Write a smaller projector file: Q8_0 vision tower, F16 projector
+    #[command(args_override_self = true, long_about = quantize::ABOUT)]
+    Quantize(Box<quantize::QuantizeArgs>),
 }
 
 const EMBED: &str = "\
@@ -209,6 +214,10 @@ pub struct ModelArgs {
     /// Numbers of a LLaVA tower: as its authors defined them, or as llama.cpp computes them
     #[arg(long, value_name = "LAYOUT", default_value = "reference")]
     pub clip_layout: Layout,
+    /// Precision of the vision tower: as-is, f16 (the original; refuses a quantised file) or q8_0 (quantised once, kept in the
+    /// cache folder)
+    #[arg(long, value_name = "PRECISION", default_value = "as-is")]
+    pub vision: Vision,
 }
 
 #[derive(Debug, Clone, PartialEq, Args)]

@@ -7,6 +7,7 @@ use std::time::SystemTime;
 use anyhow::Result;
 use llava::Error;
 use llava::embedding::{CacheConfig, CacheFolder, EmbeddingCache, Room};
+use llava::quantize::{VisionEntry, VisionFolder};
 use llava::session::KvSnapshots;
 
 use crate::args::{CacheAction, CacheArgs, CacheCommandArgs};
@@ -20,6 +21,9 @@ const MEMORY_MIB: u64 = 256;
 const DISK_MIB: u64 = 4096;
 /// Largest exported file that is read.
 const MAX_IMPORT_BYTES: u64 = 1 << 30;
+
+/// How quantised vision towers are called beside the other rooms of the folder.
+const VISION: &str = "vision";
 
 type Caches = (Option<Arc<EmbeddingCache>>, Option<Arc<KvSnapshots>>);
 
@@ -67,6 +71,7 @@ fn bytes(mib: u64) -> u64 {
     mib.saturating_mul(1 << 20)
 }
 
+/// The cache folder: the one that was named, or the platform's.
 pub fn folder(dir: Option<&Path>) -> Result<PathBuf> {
     if let Some(dir) = dir {
         return Ok(dir.to_owned());
@@ -80,6 +85,7 @@ pub fn folder(dir: Option<&Path>) -> Result<PathBuf> {
 /// `llava-cli cache`.
 pub fn run(args: &CacheCommandArgs) -> Result<()> {
     let folder = CacheFolder::new(folder(args.cache_dir.as_deref())?);
+    let towers = VisionFolder::new(folder.path());
     match &args.action {
         CacheAction::Stats => {
             print(&format!("folder      {}\n", folder.path().display()))?;
@@ -88,27 +94,39 @@ pub fn run(args: &CacheCommandArgs) -> Result<()> {
                 let total: u64 = entries.iter().map(|e| e.bytes).sum();
                 print(&format!("{:<11} {} entries, {total} bytes\n", room.name(), entries.len()))?;
             }
+            let entries = towers.list()?;
+            let total: u64 = entries.iter().map(|e| e.bytes).sum();
+            print(&format!("{VISION:<11} {} entries, {total} bytes\n", entries.len()))?;
         }
         CacheAction::List => {
             for room in Room::ALL {
                 for entry in folder.list(room)? {
-                    let age = SystemTime::now().duration_since(entry.used).map_or(0, |d| d.as_secs());
-                    print(&format!("{}\t{}\t{}\t{age}\n", room.name(), entry.key, entry.bytes))?;
+                    print(&format!("{}\t{}\t{}\t{}\n", room.name(), entry.key, entry.bytes, age(entry.used)))?;
                 }
+            }
+            for entry in towers.list()? {
+                print(&format!("{VISION}\t{}\t{}\t{}\n", entry.source, entry.bytes, age(entry.used)))?;
             }
         }
         CacheAction::Clear => {
             for room in Room::ALL {
                 say(format_args!("{}: {} entries removed", room.name(), folder.clear(room)?));
             }
+            say(format_args!("{VISION}: {} entries removed", towers.clear()?));
         }
         CacheAction::Verify { remove } => {
             let verified = folder.verify(*remove)?;
             for (room, key) in &verified.bad {
                 print(&format!("{}\t{key}\t{}\n", room.name(), if *remove { "damaged, removed" } else { "damaged" }))?;
             }
-            say(format_args!("{} whole, {} damaged", verified.good, verified.bad.len()));
-            if !verified.bad.is_empty() {
+            // made anew when they are used next, so that there is nothing to remove
+            let (whole, damaged): (Vec<_>, Vec<_>) = towers.list()?.into_iter().partition(VisionEntry::is_whole);
+            for entry in &damaged {
+                print(&format!("{VISION}\t{}\tdamaged\n", entry.source))?;
+            }
+            let bad = verified.bad.len() + damaged.len();
+            say(format_args!("{} whole, {bad} damaged", verified.good + whole.len() as u64));
+            if bad > 0 {
                 return Err(Reported(FAILED).into());
             }
         }
@@ -128,4 +146,9 @@ pub fn run(args: &CacheCommandArgs) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Seconds since a time.
+fn age(used: SystemTime) -> u64 {
+    SystemTime::now().duration_since(used).map_or(0, |d| d.as_secs())
 }

@@ -37,7 +37,7 @@ pub fn run(args: &EmbedArgs, interrupt: &Interrupt) -> Result<()> {
     let token = CancelToken::new();
     interrupt.watch(token.clone())?;
     let model = open::model(&args.model, &files, interrupt)?;
-    let projector = open::projector(&args.model, &args.picture, &files, &model, interrupt)?
+    let projector = open::projector(&args.model, &args.picture, &files, None, &model, interrupt)?
         .ok_or_else(|| Problem::new(FAILED, "failed", "the projector was not loaded"))?;
 
     if args.format == EmbedFormat::Encoded {

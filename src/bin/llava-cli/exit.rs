@@ -166,6 +166,9 @@ fn hint(error: &Error, stage: Option<Stage>) -> Option<&'static str> {
         Error::NoVision { .. } => "give the projector with --mmproj FILE, or a folder with both files as -m",
         Error::Ambiguous { .. } => "name the files: -m MODEL.gguf --mmproj PROJECTOR.gguf",
         Error::PictureTooLarge { .. } => "scale the picture down; projectors look at a few megapixels at most",
+        Error::BelowFloor { .. } => {
+            "lose less with --keep REGEX or --type f16; --force writes the file anyway, and marks it"
+        }
         Error::ContextCreate { .. } => "ask for less: -c 4096, or a smaller cache with -ctk q8_0 -ctv q8_0",
         Error::TemplateFailed { .. } => "choose another one with --chat-template NAME",
         _ => return None,

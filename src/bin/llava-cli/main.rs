@@ -23,12 +23,14 @@ mod open;
 mod params;
 mod pictures;
 mod progress;
+mod quantize;
 mod save;
 mod signals;
 mod talk;
 mod usage;
 mod values;
 mod version;
+mod vision;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -65,6 +67,10 @@ fn run(cli: args::Cli, argv: &[OsString], started: Instant) -> anyhow::Result<()
         }
         Some(args::Command::Cache(args)) => cache::run(&args),
         Some(args::Command::Doctor) => doctor::run(),
+        Some(args::Command::Quantize(args)) => {
+            logging::start(args.output_args.verbose, &interrupt);
+            quantize::run(&args, &interrupt)
+        }
         None => {
             logging::start(cli.ask.output.verbose, &interrupt);
             ask::run(&cli.ask, &interrupt, started)

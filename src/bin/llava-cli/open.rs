@@ -1,5 +1,6 @@
 //! Loading what a command needs.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
@@ -13,6 +14,7 @@ use crate::exit::Stage;
 use crate::files::Files;
 use crate::params;
 use crate::signals::Interrupt;
+use crate::vision;
 
 pub fn model(args: &ModelArgs, files: &Files, interrupt: &Interrupt) -> Result<Arc<Model>> {
     let model = Model::load(&files.model, &params::model(args, interrupt)).context(Stage::Model)?;
@@ -35,10 +37,12 @@ pub fn projector(
     args: &ModelArgs,
     pictures: &PictureArgs,
     files: &Files,
+    cache_dir: Option<&Path>,
     model: &Arc<Model>,
     interrupt: &Interrupt,
 ) -> Result<Option<Arc<Projector>>> {
     let Some(path) = &files.projector else { return Ok(None) };
+    let path = &vision::file(args, path, cache_dir, interrupt)?;
     let projector =
         Projector::load(path, model, &params::projector(args, pictures, interrupt)).context(Stage::Model)?;
     interrupt.check()?;

@@ -15,6 +15,21 @@ const PATIENCE: Duration = Duration::from_millis(700);
 
 /// Shows how far loading is, on a terminal, and stops it on Ctrl-C.
 pub fn progress(what: &'static str, interrupt: &Interrupt) -> Progress {
+    shown(move |percent| format!("loading {what}: {percent} %"), interrupt)
+}
+
+/// Shows how far some work is, likewise.
+pub fn working(what: &'static str, interrupt: &Interrupt) -> Progress {
+    shown(
+        move |percent| {
+            let done = percent as usize / 4;
+            format!("{what} [{}{}] {percent:>2} %", "#".repeat(done), ".".repeat(25 - done))
+        },
+        interrupt,
+    )
+}
+
+fn shown(line: impl Fn(u32) -> String + Send + Sync + 'static, interrupt: &Interrupt) -> Progress {
     let interrupt = interrupt.clone();
     let started = Instant::now();
     let shown = AtomicU32::new(u32::MAX);
@@ -25,7 +40,7 @@ pub fn progress(what: &'static str, interrupt: &Interrupt) -> Progress {
         if visible && percent != before && (before != u32::MAX || started.elapsed() > PATIENCE) {
             shown.store(percent, Ordering::Relaxed);
             // wipes itself out in the end
-            let line = if percent < 100 { format!("\rloading {what}: {percent} %") } else { format!("\r{:40}\r", "") };
+            let line = if percent < 100 { format!("\r{}", line(percent)) } else { format!("\r{:70}\r", "") };
             console::show(line);
         }
         !interrupt.is_pressed()

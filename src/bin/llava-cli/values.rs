@@ -8,6 +8,7 @@ use llava::embedding::CacheDtype;
 use llava::image::Background;
 use llava::llama::{FlashAttention, KvType};
 use llava::mtmd::ClipLayout;
+use llava::quantize::VisionPrecision;
 
 /// A number of layers, `auto` or `all`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,6 +105,28 @@ impl From<Layout> for ClipLayout {
         match layout {
             Layout::Reference => ClipLayout::Reference,
             Layout::Upstream => ClipLayout::Upstream,
+        }
+    }
+}
+
+/// `--vision`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Vision {
+    /// Whatever the file holds.
+    AsIs,
+    /// The original.
+    F16,
+    /// Quantised once, and kept.
+    #[value(name = "q8_0")]
+    Q8_0,
+}
+
+impl From<Vision> for VisionPrecision {
+    fn from(vision: Vision) -> Self {
+        match vision {
+            Vision::AsIs => VisionPrecision::AsIs,
+            Vision::F16 => VisionPrecision::F16,
+            Vision::Q8_0 => VisionPrecision::Q8_0,
         }
     }
 }

@@ -204,6 +204,64 @@ fn an_unfinished_file_never_appears() {
 }
 
 #[test]
+fn bytes_can_come_in_pieces_that_know_no_tensors() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("x.gguf");
+    let start = || {
+        let mut writer = GgufWriter::new();
+        for (name, dims) in [("empty", &[0][..]), ("a", &[5]), ("none", &[2, 0]), ("b", &[3]), ("last", &[0])] {
+            writer.declare(name, dims, TensorType::I8).unwrap();
+        }
+        writer.begin(&path).unwrap()
+    };
+    let mut sink = start();
+    sink.put(&[1, 2]).unwrap();
+    assert!(matches!(sink.tensor(|out| out.put(&[3; 5])), Err(Error::BadParameter { .. })), "a part is written");
+    assert!(matches!(sink.put(&[3; 4]), Err(Error::BadParameter { .. })), "the tensor has room for three");
+    sink.put(&[3, 4, 5]).unwrap();
+    assert_eq!(sink.due().unwrap().name, "none");
+    sink.put(&[6, 7, 8]).unwrap();
+    let sealed = sink.seal().unwrap();
+    let hash = sealed.data_hash();
+    assert!(!path.exists());
+    assert_eq!(GgufFile::open(sealed.path()).unwrap().data_hash().unwrap(), hash, "readable before it has its name");
+    sealed.publish().unwrap();
+    let file = GgufFile::open(&path).unwrap();
+    assert_eq!((file.read_tensor("a").unwrap(), file.read_tensor("b").unwrap()), (vec![1, 2, 3, 4, 5], vec![6, 7, 8]));
+    assert_eq!((file.data_hash().unwrap(), hash), (xxhash_rust::xxh3::xxh3_128(&[1, 2, 3, 4, 5, 6, 7, 8]), hash));
+
+    let mut sink = start();
+    sink.put(&[1; 5]).unwrap();
+    assert!(matches!(sink.seal(), Err(Error::BadParameter { .. })), "`b` is missing");
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn a_sealed_file_takes_a_last_word() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("x.gguf");
+    let mut writer = GgufWriter::new();
+    writer.set("a", "before").unwrap().set("flag", false).unwrap().set("z", 7u32).unwrap();
+    let mut sealed = writer.begin(&path).unwrap().seal().unwrap();
+    for (key, value) in [("b", Value::from("before")), ("a", "longer than before".into()), ("flag", 1u32.into())] {
+        assert!(matches!(sealed.replace(key, value), Err(Error::BadParameter { .. })), "{key}");
+    }
+    sealed.replace("a", "after!").unwrap();
+    sealed.replace("flag", true).unwrap();
+    sealed.publish().unwrap();
+    let file = GgufFile::open(&path).unwrap();
+    assert_eq!(file.require::<&str>("a").unwrap(), "after!");
+    assert_eq!((file.require::<bool>("flag").unwrap(), file.require::<u32>("z").unwrap()), (true, 7));
+
+    // nobody published it
+    let mut writer = GgufWriter::new();
+    writer.set("a", 1u32).unwrap();
+    drop(writer.begin(&path).unwrap().seal().unwrap());
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+    assert!(GgufFile::open(&path).unwrap().value("z").is_some());
+}
+
+#[test]
 fn the_writer_refuses_what_the_reader_refuses() {
     let mut w = GgufWriter::new();
     w.set("k", 1u32).unwrap();

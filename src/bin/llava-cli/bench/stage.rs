@@ -50,7 +50,7 @@ impl Opened {
         let files = Files::find(&args.model)?;
         files.need_vision()?;
         let model = open::model(&args.model, &files, interrupt)?;
-        let projector = open::projector(&args.model, &args.picture, &files, &model, interrupt)?
+        let projector = open::projector(&args.model, &args.picture, &files, None, &model, interrupt)?
             .ok_or_else(|| Problem::new(FAILED, "failed", "the projector was not loaded"))?;
         let params = SessionParams {
             context: params::context_params(&args.model, &args.context),

@@ -121,7 +121,7 @@ fn load(plan: &Plan<'_>, interrupt: &Interrupt) -> Result<Vec<Ready>> {
         };
         let projector = match same_both {
             Some(same) => loaded[same].1.clone(),
-            None => open::projector(&setup.model, &setup.picture, files, &model, interrupt)?,
+            None => open::projector(&setup.model, &setup.picture, files, None, &model, interrupt)?,
         };
         loaded.push((Arc::clone(&model), projector.clone()));
         let settings = params::session(&setup.prompt, &setup.model, &setup.context, &setup.sampling)?;
