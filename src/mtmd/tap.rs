@@ -49,28 +49,27 @@ impl TapCall {
         }
     }
 
-    fn wants(&self, tensor: *const sys::ggml_tensor) -> bool {
-        // SAFETY: the scheduler hands a tensor that lives through the callback.
-        let kind = unsafe { (*tensor).type_ };
-        // SAFETY: as above.
-        kind == sys::GGML_TYPE_F32 && unsafe { sys::ggml_is_contiguous(tensor) } && self.tap.wants(&name(tensor))
+    fn wants(&self, tensor: &sys::ggml_tensor) -> bool {
+        // SAFETY: the tensor lives by reference.
+        let contiguous = unsafe { sys::ggml_is_contiguous(tensor) };
+        tensor.type_ == sys::GGML_TYPE_F32 && contiguous && self.tap.wants(&name(tensor))
     }
 
-    fn show(&self, tensor: *const sys::ggml_tensor) {
-        // SAFETY: as above.
-        let shape = unsafe { (*tensor).ne }.map(|n| usize::try_from(n).unwrap_or(0));
+    fn show(&self, tensor: &sys::ggml_tensor) {
+        let shape = tensor.ne.map(|n| usize::try_from(n).unwrap_or(0));
         let mut values = vec![0.0_f32; shape.iter().product()];
-        // SAFETY: the tensor is F32, contiguous (both checked when it was asked for) and computed; the room is its size, which
-        // `ggml_nbytes` gives for a contiguous tensor as 4 bytes an element.
+        // SAFETY: the tensor is F32 and contiguous, 4 bytes an element (both checked when it was asked for), and computed; the
+        // room is its size.
         unsafe { sys::ggml_backend_tensor_get(tensor, values.as_mut_ptr().cast(), 0, values.len() * 4) };
         self.tap.see(&name(tensor), shape, &values);
     }
 }
 
-fn name(tensor: *const sys::ggml_tensor) -> String {
-    // SAFETY: the tensor lives through the callback; ggml keeps its name NUL-terminated inside it.
-    let text = unsafe { CStr::from_ptr(sys::ggml_get_name(tensor)) };
-    text.to_string_lossy().into_owned()
+fn name(tensor: &sys::ggml_tensor) -> String {
+    // SAFETY: the tensor lives by reference; the name is a part of it.
+    let text = unsafe { sys::ggml_get_name(tensor) };
+    // SAFETY: ggml keeps names NUL-terminated; it is copied while the tensor lives.
+    unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
 }
 
 /// ggml-backend.h: "when ask == true, the scheduler wants to know if the user wants to observe this node"; when false, it
@@ -79,6 +78,8 @@ unsafe extern "C" fn on_node(tensor: *mut sys::ggml_tensor, ask: bool, user_data
     // SAFETY: `native` handed out a pointer to a TapCall that the projector keeps in its place until native code is gone;
     // it is only read.
     let call = unsafe { &*user_data.cast::<TapCall>() };
+    // SAFETY: the scheduler hands a node of the graph, which lives and stays unchanged through the callback.
+    let tensor = unsafe { &*tensor };
     let outcome = catch_unwind(AssertUnwindSafe(|| {
         if ask {
             return call.wants(tensor);

@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use super::plan::Plan;
+use super::record::{KEY_DATA, KEY_SOURCE, RULES_VERSION, fingerprint};
 use super::role::Role;
 use super::rules::Rules;
-use super::write::{Candidate, KEY_DATA, KEY_SOURCE, QuantizeParams, RULES_VERSION, fingerprint};
+use super::write::{Candidate, QuantizeParams};
 use crate::error::{Error, Result};
 use crate::gguf::{GgufFile, TensorType, check_projector};
 use crate::llama::Progress;

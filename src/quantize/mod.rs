@@ -17,6 +17,7 @@ mod gate;
 mod pictures;
 mod plan;
 mod q8_0;
+mod record;
 mod report;
 mod role;
 mod rules;

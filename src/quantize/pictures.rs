@@ -91,7 +91,7 @@ fn strokes() -> Paint {
         let (line, column) = ((y * 9.0) as u64, (x * 40.0) as u64);
         let inside = ((y * 9.0).fract(), (x * 40.0).fract());
         let kind = Random(line * 101 + column).draw();
-        let ink = kind % 7 != 0
+        let ink = !kind.is_multiple_of(7)
             && inside.0 > 0.2
             && inside.0 < 0.8
             && match kind % 4 {

@@ -48,8 +48,7 @@ const EXPERT_MATRICES: &[&str] = &["ffn_up_exps", "ffn_gate_exps", "ffn_down_exp
 /// The same of the SAM tower in front of DeepSeek-OCR's.
 const SAM_MATRICES: &[&str] = &["attn.qkv", "attn.out", "mlp.lin1", "mlp.lin2"];
 /// Beginnings of names behind the tower.
-const PROJECTOR: &[&str] =
-    &["mm.", "resampler.", "adapter.", "v.vit_merger.", "v.deepstack.", "v.proj_", "a.proj_", "v.qf_"];
+const PROJECTOR: &[&str] = &["mm.", "resampler.", "adapter.", "v.vit_merger.", "v.deepstack.", "v.proj_", "a.proj_"];
 /// Parts of names of rows that are looked up or put among others.
 const EMBEDDINGS: &[&str] = &["embd", "query", "codebook", "newline", "seperator", "separator", ".boi", ".eoi"];
 
@@ -69,10 +68,10 @@ pub(super) fn role(name: &str, dims: &[u64]) -> Role {
     }
     let stem = name.strip_suffix(".weight");
     match stem.and_then(layer_part) {
-        Some(("v.blk" | "a.blk", part)) => {
-            if (rank == 2 && LAYER_MATRICES.contains(&part)) || (rank == 3 && EXPERT_MATRICES.contains(&part)) {
-                return Role::TowerMatrix;
-            }
+        Some(("v.blk" | "a.blk", part))
+            if (rank == 2 && LAYER_MATRICES.contains(&part)) || (rank == 3 && EXPERT_MATRICES.contains(&part)) =>
+        {
+            return Role::TowerMatrix;
         }
         Some(("v.sam.blk", part)) if rank == 2 && SAM_MATRICES.contains(&part) => return Role::TowerMatrix,
         _ => {}

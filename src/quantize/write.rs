@@ -7,28 +7,17 @@ use rayon::prelude::*;
 
 use super::convert::{Raw, Refusal, convert};
 use super::plan::{Plan, PlannedTensor};
+use super::record::{KEY_BELOW_FLOOR, KEY_CHECKED, KEY_DATA, fingerprint, metadata};
 use super::report::GateReport;
 use super::rules::Rules;
 use crate::error::{Error, Result};
-use crate::gguf::{
-    Array, GgufFile, GgufSink, GgufWriter, SealedGguf, TensorInfo, Value, check_projector, content_hash,
-};
+use crate::gguf::{GgufFile, GgufSink, GgufWriter, SealedGguf, Seen, TensorInfo, check_projector};
 use crate::llama::Progress;
 
 /// Elements read, converted and written as one piece; a multiple of every block.
 const PIECE: u64 = 1 << 18;
 /// Pieces in the works for each thread: enough that nobody waits for the slowest, some 10 MiB.
 const PIECES_PER_THREAD: usize = 8;
-/// Raised when the rules give another file for the same source.
-pub(super) const RULES_VERSION: u32 = 1;
-
-/// Beginning of the keys that this room writes.
-const OWN_KEYS: &str = "llava.quantize.";
-pub(super) const KEY_SOURCE: &str = "llava.quantize.source_xxh3";
-pub(super) const KEY_DATA: &str = "llava.quantize.data_xxh3";
-const KEY_CHECKED: &str = "llava.quantize.checked";
-const KEY_BELOW_FLOOR: &str = "llava.quantize.below_floor";
-
 /// How to quantise a file.
 #[derive(Clone, Default)]
 pub struct QuantizeParams {
@@ -107,16 +96,22 @@ impl Candidate {
     /// # Errors
     /// What [`GgufFile::open_split`] and [`check_projector`] say about the source; [`Error::BadTensor`] for weights that are not
     /// finite or larger than their new type holds; [`Error::BadParameter`] where `output` is the source, no regular file, or
-    /// exists and may not be replaced; [`Error::Io`]; [`Error::Cancelled`].
+    /// exists and may not be replaced; [`Error::State`] where the source
+    /// changes meanwhile; [`Error::Io`]; [`Error::Cancelled`].
     pub fn write(input: impl AsRef<Path>, output: impl AsRef<Path>, params: &QuantizeParams) -> Result<Self> {
-        let (input, output) = (input.as_ref(), output.as_ref());
+        let input = input.as_ref();
+        // a link stays a link: its target is replaced
+        let output = &std::fs::canonicalize(output.as_ref()).unwrap_or_else(|_| output.as_ref().to_owned());
         let started = Instant::now();
         let source = GgufFile::open_split(input)?;
+        let seen = source.paths().map(Seen::new).collect::<Result<Vec<_>>>()?;
         check_projector(&source)?;
         let plan = Plan::new(&source, &params.rules)?;
         check_output(&source, output, params.overwrite)?;
         let source_hash = fingerprint(&source)?;
         let sealed = write(&source, source_hash, &plan, output, params)?;
+        // somebody may have written to it between hash and weights
+        seen.iter().try_for_each(Seen::check)?;
         let size = |path: &Path| {
             let io = |source| Error::Io { action: "read", path: path.to_owned(), source };
             std::fs::metadata(path).map(|m| m.len()).map_err(io)
@@ -217,18 +212,6 @@ fn same_file(_: &std::fs::Metadata, _: &std::fs::Metadata) -> bool {
     false
 }
 
-/// XXH3-128 of the file's content; of a split one, of its parts' hashes.
-pub(super) fn fingerprint(source: &GgufFile) -> Result<u128> {
-    let hashes = source.paths().map(content_hash).collect::<Result<Vec<_>>>()?;
-    match hashes.as_slice() {
-        [one] => Ok(*one),
-        many => {
-            let bytes: Vec<u8> = many.iter().flat_map(|h| h.to_le_bytes()).collect();
-            Ok(xxhash_rust::xxh3::xxh3_128(&bytes))
-        }
-    }
-}
-
 fn write(
     source: &GgufFile,
     source_hash: u128,
@@ -259,42 +242,6 @@ fn write(
     let mut sealed = sink.seal()?;
     sealed.replace(KEY_DATA, format!("{:032x}", sealed.data_hash()))?;
     Ok(sealed)
-}
-
-/// The source's metadata in its order, with what has changed, and where the file comes from.
-fn metadata(source: &GgufFile, source_hash: u128, plan: &Plan) -> Vec<(String, Value)> {
-    let mut changed = Vec::new();
-    changed.extend(plan.file_type().map(|n| ("general.file_type", Value::U32(n))));
-    if plan.tensors().iter().any(|t| !t.target.is_plain_float() && t.target.is_weight()) {
-        // GGML_QNT_VERSION of every llama.cpp that reads Q8_0 as written here
-        changed.push(("general.quantization_version", Value::U32(2)));
-    }
-    let mut out: Vec<(String, Value)> = Vec::new();
-    for (key, value) in source.metadata() {
-        // a split model becomes one file
-        if key.starts_with("split.") || key.starts_with(OWN_KEYS) {
-            continue;
-        }
-        let new = changed.iter().position(|(name, _)| *name == key).map(|at| changed.remove(at).1);
-        out.push((key.to_owned(), new.unwrap_or_else(|| value.clone())));
-    }
-    out.extend(changed.into_iter().map(|(key, value)| (key.to_owned(), value)));
-
-    let lines = plan.tensors().iter().filter(|t| t.changes());
-    let lines: Vec<Vec<u8>> =
-        lines.map(|t| format!("{} {} -> {}: {}", t.name, t.source, t.target, t.reason).into_bytes()).collect();
-    let own = [
-        ("version", Value::U32(RULES_VERSION)),
-        ("rules", plan.rules().to_string().into()),
-        ("plan", Array::from(lines).into()),
-    ];
-    out.extend(own.map(|(key, value)| (format!("{OWN_KEYS}{key}"), value)));
-    out.push((KEY_SOURCE.to_owned(), format!("{source_hash:032x}").into()));
-    // replaced by the same number of bytes once they are known
-    out.push((KEY_DATA.to_owned(), "0".repeat(32).into()));
-    out.push((KEY_CHECKED.to_owned(), false.into()));
-    out.push((KEY_BELOW_FLOOR.to_owned(), false.into()));
-    out
 }
 
 /// A part of a tensor: whole blocks.

@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::gguf::{GgufFile, TensorType, check_projector};
 use crate::quantize::{QuantizeParams, Summary, quantize};
 
-const CASES: u64 = 2_400;
+const CASES: u64 = 2_100;
 
 /// One or two injuries: bits, bytes, extreme numbers in the header, cuts, repeated and removed stretches.
 fn mutate(bytes: &mut Vec<u8>, header: usize, random: &mut Random) {
@@ -111,5 +111,5 @@ fn mutated_files_are_refused_or_right() {
         }
         assert_eq!(super::names(home.path()), ["mutated.gguf", "out.gguf"], "seed {seed}");
     }
-    assert!(refused > 1000 && accepted > 200, "{refused} refused, {accepted} accepted");
+    assert!(refused > 900 && accepted > 200, "{refused} refused, {accepted} accepted");
 }

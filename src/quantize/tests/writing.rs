@@ -153,6 +153,14 @@ fn outputs_that_are_refused() {
     let params = QuantizeParams { overwrite: true, ..QuantizeParams::default() };
     quantize(&source, &out, &params).unwrap();
     assert!(GgufFile::open(&out).is_ok());
+    #[cfg(unix)]
+    {
+        let link = dir.path().join("link to out");
+        std::os::unix::fs::symlink(&out, &link).unwrap();
+        std::fs::write(&out, "old").unwrap();
+        quantize(&source, &link, &params).unwrap();
+        assert!(link.is_symlink() && GgufFile::open(&out).is_ok());
+    }
     assert!(matches!(quantize(&source, dir.path().join("none/out.gguf"), &params), Err(Error::Io { .. })));
     assert_eq!(std::fs::read(&source).unwrap(), before);
 }
