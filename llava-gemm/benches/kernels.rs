@@ -165,7 +165,10 @@ fn attention(criterion: &mut Criterion) {
 }
 
 fn settings() -> Criterion {
-    Criterion::default().sample_size(10).warm_up_time(Duration::from_millis(200)).measurement_time(Duration::from_millis(600))
+    Criterion::default()
+        .sample_size(10)
+        .warm_up_time(Duration::from_millis(200))
+        .measurement_time(Duration::from_millis(600))
 }
 
 criterion_group! { name = benches; config = settings(); targets = products, attention }

@@ -26,17 +26,8 @@ pub enum WeightType {
 
 impl WeightType {
     /// Every type.
-    pub const ALL: [Self; 9] = [
-        Self::Q8_0,
-        Self::Q4_0,
-        Self::Q4_1,
-        Self::Q5_0,
-        Self::Q5_1,
-        Self::Iq4Nl,
-        Self::Q4K,
-        Self::Q5K,
-        Self::Q6K,
-    ];
+    pub const ALL: [Self; 9] =
+        [Self::Q8_0, Self::Q4_0, Self::Q4_1, Self::Q5_0, Self::Q5_1, Self::Iq4Nl, Self::Q4K, Self::Q5K, Self::Q6K];
 
     /// The type with this number in GGUF files.
     #[must_use]
@@ -160,7 +151,10 @@ mod tests {
                 e => sign * (1024.0 + fraction) * 2_f64.powi(e - 25),
             };
             let got = f64::from(half(bits));
-            assert!(got == wanted && got.is_sign_negative() == (sign < 0.0) || got.is_nan() && wanted.is_nan(), "{bits:#x}");
+            assert!(
+                got == wanted && got.is_sign_negative() == (sign < 0.0) || got.is_nan() && wanted.is_nan(),
+                "{bits:#x}"
+            );
         }
     }
 }

@@ -218,10 +218,7 @@ unsafe extern "C" fn attention_work(attention: *const sys::llava_gemm_attention,
 
 /// # Safety
 /// As [`product`].
-unsafe extern "C" fn attention(
-    attention: *const sys::llava_gemm_attention,
-    team: *const sys::llava_gemm_team,
-) -> bool {
+unsafe extern "C" fn attention(attention: *const sys::llava_gemm_attention, team: *const sys::llava_gemm_team) -> bool {
     // SAFETY: the caller's promise.
     let (attention, team) = unsafe { (attention.as_ref(), team.as_ref()) };
     let (Some(attend), Some(native)) = (attention.and_then(attend), team) else { return false };

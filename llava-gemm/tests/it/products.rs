@@ -80,7 +80,10 @@ fn the_largest_quants_do_not_overflow() {
                 unit[if weight == WeightType::Q6K { 0 } else { quants }..end].fill(fill);
             }
             if matches!(weight, WeightType::Q4_1 | WeightType::Q5_1) {
-                bytes.chunks_exact_mut(unit).zip(scales.chunks_exact(unit)).for_each(|(to, from)| to[2..4].copy_from_slice(&from[2..4]));
+                bytes
+                    .chunks_exact_mut(unit)
+                    .zip(scales.chunks_exact(unit))
+                    .for_each(|(to, from)| to[2..4].copy_from_slice(&from[2..4]));
             }
             for sign in [1.0, -1.0] {
                 // every activation becomes 127 or -127
@@ -89,7 +92,8 @@ fn the_largest_quants_do_not_overflow() {
                 let wanted = exact(weight, &bytes, &input, shape);
                 for kernel in kernels() {
                     let got = multiply(kernel, 1, (weight, Layout::Rows), &bytes, &input, shape).unwrap();
-                    let close = got.iter().zip(&wanted).all(|(g, w)| (f64::from(*g) - w).abs() <= 2e-4 * w.abs().max(100.0));
+                    let close =
+                        got.iter().zip(&wanted).all(|(g, w)| (f64::from(*g) - w).abs() <= 2e-4 * w.abs().max(100.0));
                     assert!(close, "{weight:?} {kernel} {fill:#x}: {:?} {:?}", &got[..3], &wanted[..3]);
                 }
             }
@@ -320,7 +324,8 @@ fn the_towers_shapes() {
         let mut first: Option<Vec<u32>> = None;
         for kernel in kernels().filter(|kernel| *kernel != Kernel::Scalar) {
             for threads in [1, 2] {
-                let got = bits(&multiply(kernel, threads, (WeightType::Q8_0, Layout::Rows), &bytes, &input, shape).unwrap());
+                let got =
+                    bits(&multiply(kernel, threads, (WeightType::Q8_0, Layout::Rows), &bytes, &input, shape).unwrap());
                 assert!(first.get_or_insert_with(|| got.clone()) == &got, "{shape:?} {kernel} with {threads} threads");
             }
         }

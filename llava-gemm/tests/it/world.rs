@@ -79,8 +79,7 @@ fn six_bits(packed: &[u8], j: usize) -> (f64, f64) {
 
 /// One unit of weights as numbers.
 fn dequantise_unit(weight: WeightType, unit: &[u8]) -> Vec<f64> {
-    const TABLE: [f64; 16] =
-        [-127., -104., -83., -65., -49., -35., -22., -10., 1., 13., 25., 38., 53., 69., 89., 113.];
+    const TABLE: [f64; 16] = [-127., -104., -83., -65., -49., -35., -22., -10., 1., 13., 25., 38., 53., 69., 89., 113.];
     let nibble = |at: usize, i: usize| {
         let byte = unit[at + i % 16];
         f64::from(if i < 16 { byte & 15 } else { byte >> 4 })
