@@ -1,8 +1,9 @@
 //! One product: quantise the rows together, then share out the columns.
 //!
 //! Work memory: a head, one byte a row (does it hold a NaN or an infinity), the quantised rows, and for each thread the panels
-//! it is working on. Nothing is kept from one product to the next, so weights exist once: a kept copy of the panels would
-//! save the unpacking, 1/20 of the time at 576 rows and 1/3 at 16, for 1.25 bytes a weight.
+//! it is working on. Nothing is kept from one product to the next, so weights exist once. Unpacking costs about as much as 20
+//! rows do (AVX-512, Q8_0, 2048 x 2048): 4 % of the time at 576 rows, a quarter at 64. A kept copy of the panels would save
+//! that for 1.25 bytes a weight.
 
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 
