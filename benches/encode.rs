@@ -3,6 +3,7 @@
 //!
 //! `LLAVA_BENCH_KERNELS` (default: the one in use) names the kernels, `LLAVA_BENCH_ROUNDS` (7) how often, `LLAVA_BENCH_TOKENS`
 //! (576,64) the lengths of prompts, `LLAVA_BENCH_GENERATE` (16) how many single tokens; a length of 0 leaves a part out.
+//! `LLAVA_BENCH_CLOCK=cpu` (Linux) uses one thread and counts its time on the CPU: for machines that have other work.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -22,6 +23,31 @@ fn setting(name: &str, default: &str) -> String {
 
 fn numbers(name: &str, default: &str) -> Vec<usize> {
     setting(name, default).split(',').filter_map(|word| word.trim().parse().ok()).filter(|n| *n > 0).collect()
+}
+
+/// On one thread, in time on the CPU.
+fn on_cpu() -> bool {
+    setting("LLAVA_BENCH_CLOCK", "wall") == "cpu"
+}
+
+fn threads() -> Option<u32> {
+    on_cpu().then_some(1)
+}
+
+/// Seconds that `work` takes.
+fn timed(work: impl FnOnce() -> Outcome<()>) -> Outcome<Duration> {
+    if !on_cpu() {
+        let start = Instant::now();
+        work()?;
+        return Ok(start.elapsed());
+    }
+    let used = || -> Outcome<u64> {
+        let text = std::fs::read_to_string("/proc/thread-self/schedstat")?;
+        Ok(text.split(' ').next().unwrap_or_default().parse()?)
+    };
+    let start = used()?;
+    work()?;
+    Ok(Duration::from_nanos(used()? - start))
 }
 
 /// Median, least and most.
@@ -70,21 +96,20 @@ fn prefill(context: &mut Context, model: &Model, tokens: usize) -> Outcome<Durat
     for i in 0..tokens {
         batch.push_token(Token((i as i32 * 7919 + 11) % vocab), i as i32, 0, i + 1 == tokens);
     }
-    let start = Instant::now();
-    context.decode(&batch)?;
-    Ok(start.elapsed())
+    timed(|| Ok(context.decode(&batch)?))
 }
 
 /// Single tokens after a short prompt.
 fn generate(context: &mut Context, model: &Model, tokens: usize) -> Outcome<Duration> {
     prefill(context, model, 16)?;
-    let start = Instant::now();
-    for i in 0..tokens {
-        let mut batch = Batch::new();
-        batch.push_token(Token((i as i32 * 31 + 5) % 1000), 16 + i as i32, 0, true);
-        context.decode(&batch)?;
-    }
-    Ok(start.elapsed())
+    timed(|| {
+        for i in 0..tokens {
+            let mut batch = Batch::new();
+            batch.push_token(Token((i as i32 * 31 + 5) % 1000), 16 + i as i32, 0, true);
+            context.decode(&batch)?;
+        }
+        Ok(())
+    })
 }
 
 fn main() -> Outcome<()> {
@@ -101,15 +126,15 @@ fn main() -> Outcome<()> {
         Kernel::ALL.into_iter().filter(|kernel| names.split(',').any(|name| name == kernel.name())).collect();
 
     if projector != "none" {
-        let projector = Projector::load(&projector, &model, &ProjectorParams::default())?;
+        let projector =
+            Projector::load(&projector, &model, &ProjectorParams { threads: threads(), ..ProjectorParams::default() })?;
         let prepared = projector.prepare(&picture(336)?, TokenCount::ZERO, 0)?;
         compare("encode", &kernels, rounds, || {
-            let start = Instant::now();
-            projector.encode(&[(&prepared, 0)], &CancelToken::new())?;
-            Ok(start.elapsed())
+            timed(|| Ok(projector.encode(&[(&prepared, 0)], &CancelToken::new()).map(drop)?))
         })?;
     }
-    let params = ContextParams { n_ctx: 1024, n_batch: 1024, n_ubatch: 1024, ..ContextParams::default() };
+    let params =
+        ContextParams { n_ctx: 1024, n_batch: 1024, n_ubatch: 1024, threads: threads(), ..ContextParams::default() };
     let mut context = Context::new(&model, &params)?;
     for tokens in numbers("LLAVA_BENCH_TOKENS", "576,64") {
         compare(&format!("prefill {tokens}"), &kernels, rounds, || prefill(&mut context, &model, tokens))?;

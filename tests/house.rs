@@ -96,10 +96,33 @@ fn every_room_has_its_card() {
 
 #[test]
 fn files_stay_short() {
-    for dir in ["src", "tests", "llava-sys/build", "vendor/src"] {
+    for dir in ["src", "tests", "llava-gemm/src", "llava-gemm/tests", "llava-sys/build", "vendor/src"] {
         for (name, text) in sources(dir) {
             let lines = text.lines().count();
             assert!(lines <= MAX_LINES, "{name} has {lines} lines, {MAX_LINES} are the most: split it");
+        }
+    }
+}
+
+/// Kernels compute: what needs a file, a thread, memory of its own or a C function is the caller's business.
+#[test]
+fn kernels_only_compute() {
+    for (name, text) in sources("llava-gemm/src") {
+        let code = text.split("#[cfg(test)]").next().unwrap_or("");
+        for (line, code) in code_lines(code) {
+            for banned in [
+                "extern \"C\"",
+                "Vec<",
+                "Box<",
+                "std::fs",
+                "std::env",
+                "std::thread",
+                "llava_sys",
+                "panic!(",
+                "unwrap()",
+            ] {
+                assert!(!code.contains(banned), "{name}:{line}: {banned}");
+            }
         }
     }
 }

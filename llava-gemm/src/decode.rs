@@ -102,10 +102,7 @@ impl Unit for Q8_0 {
     const TYPE: WeightType = WeightType::Q8_0;
     #[inline(always)]
     fn decode(unit: &[u8], out: &mut Decoded) {
-        let quants: [u8; 32] = piece(unit, 2);
-        for i in 0..32 {
-            out.quants[0][i] = quants[i] ^ 0x80;
-        }
+        out.quants[0] = piece::<32>(unit, 2).map(|byte| byte ^ 0x80);
         out.scale[0] = half_at(unit, 0);
     }
 }

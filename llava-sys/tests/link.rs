@@ -49,6 +49,17 @@ fn errors_belong_to_their_thread() {
 }
 
 #[test]
+fn a_table_with_holes_is_refused() {
+    let empty: sys::llava_gemm_table = unsafe { std::mem::zeroed() };
+    unsafe {
+        refused(sys::llava_gemm_install(null()));
+        if !sys::CPU_BASELINE.starts_with("dynamic") {
+            refused(sys::llava_gemm_install(&raw const empty));
+        }
+    }
+}
+
+#[test]
 fn text_side_takes_no_null() {
     let model_params = unsafe { sys::llama_model_default_params() };
     let context_params = unsafe { sys::llama_context_default_params() };

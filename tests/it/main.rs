@@ -14,6 +14,7 @@ mod capacity;
 #[cfg(all(feature = "cli", feature = "demo"))]
 mod cli;
 mod forced;
+mod gemm;
 mod handles;
 mod layout;
 mod loading;

@@ -110,14 +110,14 @@ impl Keys {
         match floats {
             Floats::Half(start) => {
                 // SAFETY: within the caller's memory.
-                let start = unsafe { start.byte_add(at).add(element) };
+                let start = unsafe { start.byte_add(at + element * size_of::<u16>()) };
                 // SAFETY: as above.
                 let bits: &[u16] = unsafe { raw::slice(start, 8) };
                 std::array::from_fn(|i| half(bits[i]))
             }
             Floats::Single(start) => {
                 // SAFETY: within the caller's memory.
-                let start = unsafe { start.byte_add(at).add(element) };
+                let start = unsafe { start.byte_add(at + element * size_of::<f32>()) };
                 // SAFETY: as above.
                 let values: &[f32] = unsafe { raw::slice(start, 8) };
                 std::array::from_fn(|i| values[i])
@@ -173,7 +173,7 @@ fn scores<V: Vector, const R: usize, const C: usize>(
     let mut sums = [[V::all(0.0); C]; R];
     for (query, key) in queries.iter().zip(keys) {
         let (vectors, _) = key.as_chunks::<LANES>();
-        let key: [V; C] = std::array::from_fn(|c| V::load(&vectors[first + c & 7]));
+        let key: [V; C] = std::array::from_fn(|c| V::load(&vectors[(first + c) & 7]));
         for r in 0..R {
             let value = V::all(query[row + r]);
             for c in 0..C {
@@ -184,7 +184,7 @@ fn scores<V: Vector, const R: usize, const C: usize>(
     for r in 0..R {
         let (vectors, _) = out[row + r].as_chunks_mut::<LANES>();
         for c in 0..C {
-            sums[r][c].store(&mut vectors[first + c & 7]);
+            sums[r][c].store(&mut vectors[(first + c) & 7]);
         }
     }
 }
@@ -272,7 +272,7 @@ macro_rules! block {
                 let tile_queries = &queries[tile * size..(tile + 1) * size];
                 for row in (0..ROWS).step_by($rows) {
                     let mut first = 0;
-                    while first + $columns <= vectors {
+                    while vectors - first >= $columns {
                         scores::<$vector, $rows, $columns>(tile_queries, columns, row, first, &mut weights);
                         first += $columns;
                     }
@@ -293,7 +293,7 @@ macro_rules! block {
                 }
                 for row in (0..ROWS).step_by($rows) {
                     let mut first = 0;
-                    while first + $columns <= width / LANES {
+                    while width / LANES - first >= $columns {
                         gather::<$vector, $rows, $columns>(&weights, values, width, row, first, sums);
                         first += $columns;
                     }
@@ -328,12 +328,14 @@ pub(super) unsafe fn run(
     scratch: &mut Scratch<'_>,
 ) {
     let len = len.min(KEYS);
-    // SAFETY: the caller's promise, for each arm.
     match kernel {
+        // SAFETY: the caller's promise.
         #[cfg(target_arch = "x86_64")]
         Kernel::Avx512Vnni => unsafe { block_avx512(keys, from, len, count, scratch) },
+        // SAFETY: the caller's promise.
         #[cfg(target_arch = "x86_64")]
         Kernel::Avx2 | Kernel::AvxVnni => unsafe { block_avx2(keys, from, len, count, scratch) },
+        // SAFETY: the caller's promise.
         _ => unsafe { block_scalar(keys, from, len, count, scratch) },
     }
 }

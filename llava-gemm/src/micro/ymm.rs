@@ -82,9 +82,8 @@ fn dot_avx2<const BITS: u32, const FROM: usize, const TO: usize>(
         let mut pairs = [_mm256_setzero_si256(); TILE_ROWS];
         for k in from..to {
             let weights = bytes(&block.quants[k][group]);
-            for r in 0..TILE_ROWS {
-                let quants = _mm256_set1_epi32(row.quants[k][r]);
-                pairs[r] = _mm256_add_epi16(pairs[r], _mm256_maddubs_epi16(weights, quants));
+            for (pairs, quants) in pairs.iter_mut().zip(row.quants[k]) {
+                *pairs = _mm256_add_epi16(*pairs, _mm256_maddubs_epi16(weights, _mm256_set1_epi32(quants)));
             }
         }
         for r in 0..TILE_ROWS {
@@ -109,8 +108,8 @@ fn dot_vnni<const BITS: u32, const FROM: usize, const TO: usize>(
     }
     for k in FROM..TO {
         let weights = bytes(&block.quants[k][group]);
-        for r in 0..TILE_ROWS {
-            dots[r] = _mm256_dpbusd_avx_epi32(dots[r], weights, _mm256_set1_epi32(row.quants[k][r]));
+        for (dots, quants) in dots.iter_mut().zip(row.quants[k]) {
+            *dots = _mm256_dpbusd_avx_epi32(*dots, weights, _mm256_set1_epi32(quants));
         }
     }
     dots

@@ -48,15 +48,15 @@ type Totals = [[__m512; 2]; TILE_ROWS];
 #[inline]
 fn dot<const FROM: usize, const TO: usize>(row: &RowsBlock, block: &PanelBlock, start: &[i32; TILE_ROWS]) -> Dots {
     let mut dots: Dots = [[_mm512_setzero_si512(); 2]; TILE_ROWS];
-    for r in 0..TILE_ROWS {
-        dots[r] = [_mm512_set1_epi32(start[r]); 2];
+    for (dots, start) in dots.iter_mut().zip(start) {
+        *dots = [_mm512_set1_epi32(*start); 2];
     }
     for k in FROM..TO {
         let weights = [bytes(&block.quants[k], 0), bytes(&block.quants[k], 1)];
-        for r in 0..TILE_ROWS {
-            let quants = _mm512_set1_epi32(row.quants[k][r]);
-            dots[r][0] = _mm512_dpbusd_epi32(dots[r][0], weights[0], quants);
-            dots[r][1] = _mm512_dpbusd_epi32(dots[r][1], weights[1], quants);
+        for (dots, quants) in dots.iter_mut().zip(row.quants[k]) {
+            let quants = _mm512_set1_epi32(quants);
+            dots[0] = _mm512_dpbusd_epi32(dots[0], weights[0], quants);
+            dots[1] = _mm512_dpbusd_epi32(dots[1], weights[1], quants);
         }
     }
     dots
@@ -79,8 +79,8 @@ fn add(dots: &Dots, row: &RowsBlock, scale: &[f32; 32], totals: &mut Totals) {
 fn tile<const SECOND: u8>(rows: &[RowsBlock], panel: &[PanelBlock], sums: Sums<'_>, first: bool) {
     let mut totals: Totals = [[_mm512_setzero_ps(); 2]; TILE_ROWS];
     if !first {
-        for r in 0..TILE_ROWS {
-            totals[r] = [floats(sums[r], 0), floats(sums[r], 1)];
+        for (totals, sums) in totals.iter_mut().zip(&sums) {
+            *totals = [floats(sums, 0), floats(sums, 1)];
         }
     }
     for (row, block) in rows.iter().zip(panel) {
@@ -95,10 +95,10 @@ fn tile<const SECOND: u8>(rows: &[RowsBlock], panel: &[PanelBlock], sums: Sums<'
         }
         if SECOND == MINIMUM {
             let minima = [floats(&block.second, 0), floats(&block.second, 1)];
-            for r in 0..TILE_ROWS {
-                let sum = _mm512_set1_ps(f32::from_bits(row.second[r] as u32));
+            for (totals, sum) in totals.iter_mut().zip(row.second) {
+                let sum = _mm512_set1_ps(f32::from_bits(sum as u32));
                 for half in 0..2 {
-                    totals[r][half] = _mm512_fmadd_ps(sum, minima[half], totals[r][half]);
+                    totals[half] = _mm512_fmadd_ps(sum, minima[half], totals[half]);
                 }
             }
         }

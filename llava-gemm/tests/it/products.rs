@@ -51,6 +51,51 @@ fn close_to_the_exact_product() {
     }
 }
 
+/// A normal f32 rounded to the 11 bits of a half float's fraction, ties to even.
+fn as_half(value: f32) -> f32 {
+    let bits = value.to_bits();
+    f32::from_bits((bits + 0xfff + (bits >> 13 & 1)) & !0x1fff)
+}
+
+/// What ggml's Q8_0 makes of activations: the same quants, with a scale in f16.
+fn as_ggml_quantises(input: &[f32]) -> Vec<f64> {
+    let block = |block: &[f32]| {
+        let scale = block.iter().fold(0.0_f32, |most, x| most.max(x.abs())) / 127.0;
+        let quant = |x: &f32| if scale > 0.0 { f64::from((x / scale).round()) } else { 0.0 };
+        block.iter().map(|x| quant(x) * f64::from(as_half(scale))).collect::<Vec<f64>>()
+    };
+    input.chunks_exact(32).flat_map(block).collect()
+}
+
+#[test]
+fn no_less_accurate_than_ggmls_quantisation() {
+    let shape @ (rows, columns, k) = (24, 48, 2048);
+    let kinds: [(&str, fn(&mut Dice, usize) -> f32); 3] = [
+        ("normal", |dice, _| dice.normal()),
+        ("heavy-tailed", |dice, _| dice.normal() / (dice.float().abs() + 0.01)),
+        ("outlier columns", |dice, i| dice.normal() * if i % 509 == 3 { 60.0 } else { 1.0 }),
+    ];
+    for weight in TYPES {
+        let mut dice = Dice(77);
+        let bytes = weights(weight, columns, k, &mut dice);
+        let numbers = dequantise(weight, &bytes);
+        for (name, make) in kinds {
+            let input: Vec<f32> = (0..rows * k).map(|i| make(&mut dice, i % k)).collect();
+            let wanted = exact(weight, &bytes, &input, shape);
+            let quantised = as_ggml_quantises(&input);
+            let mut theirs = Vec::with_capacity(wanted.len());
+            for row in quantised.chunks_exact(k) {
+                for column in numbers.chunks_exact(k) {
+                    theirs.push(row.iter().zip(column).map(|(a, w)| a * w).sum::<f64>() as f32);
+                }
+            }
+            let got = multiply(Kernel::Scalar, 1, (weight, Layout::Rows), &bytes, &input, shape).unwrap();
+            let (ours, theirs) = (rms_error(&got, &wanted), rms_error(&theirs, &wanted));
+            assert!(ours <= theirs * 1.01, "{weight:?}, {name}: {ours} against {theirs}");
+        }
+    }
+}
+
 #[test]
 fn every_kernel_and_every_team_gives_the_same_bits() {
     for weight in TYPES {

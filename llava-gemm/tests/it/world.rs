@@ -28,7 +28,7 @@ impl Dice {
 
 /// An f16 between 2^-8 and 2^-4 with a random fraction.
 fn scale(dice: &mut Dice) -> [u8; 2] {
-    let bits = (7 + dice.next() % 4) << 10 | dice.next() % 1024;
+    let bits = ((7 + dice.next() % 4) << 10) | (dice.next() % 1024);
     (bits as u16).to_le_bytes()
 }
 
