@@ -1,7 +1,7 @@
 //! Patterns of the word lists.
 //!
 //! A pattern is words with spaces between them: `how many`. A word that ends in `*` stands for all that begin with it; one that
-//! begins with `*`, for all that end with it. `..` stands for up to six words. A pattern in a script without spaces is looked for
+//! begins with `*`, for all that end with it. `..` stands for up to six words, a leading `^` for the beginning. A pattern in a script without spaces is looked for
 //! anywhere, and its `..` stands for up to twelve letters.
 
 use super::normal::{Normal, is_unspaced};
@@ -18,6 +18,7 @@ pub(super) enum Word {
     Begins(String),
     Ends(String),
     Gap,
+    Start,
 }
 
 /// One pattern, ready to be looked for.
@@ -34,7 +35,7 @@ impl Word {
             Self::Is(w) => word == w,
             Self::Begins(w) => word.starts_with(w.as_str()),
             Self::Ends(w) => word.ends_with(w.as_str()),
-            Self::Gap => false,
+            Self::Gap | Self::Start => false,
         }
     }
 }
@@ -50,6 +51,7 @@ impl Pattern {
         let words = text.split_whitespace().map(|w| {
             match (w, w.strip_suffix('*'), w.strip_prefix('*')) {
                 ("..", _, _) => Word::Gap,
+                ("^", _, _) => Word::Start,
                 (_, Some(stem), _) => Word::Begins(plain(stem)),
                 (_, _, Some(end)) => Word::Ends(plain(end)),
                 _ => Word::Is(plain(w)),
@@ -89,6 +91,7 @@ impl Pattern {
 fn words_from(pattern: &[Word], words: &[String], at: usize) -> Option<usize> {
     match pattern {
         [] => Some(at),
+        [Word::Start, rest @ ..] => words_from(rest, words, at).filter(|_| at == 0),
         [Word::Gap, rest @ ..] => {
             (at..words.len().min(at + GAP_WORDS + 1)).find_map(|next| words_from(rest, words, next))
         }
@@ -119,6 +122,7 @@ mod tests {
         assert!(finds("read", "Please READ it") && !finds("read", "a loaf of bread"));
         assert!(finds("read*", "reading it") && !finds("read*", "bread"));
         assert!(finds("*nummer", "Welche Hausnummer?") && !finds("*nummer", "nummern"));
+        assert!(finds("^ is the", "Is the cat in?") && !finds("^ is the", "What is the cat?"));
         assert!(finds("how many", "How  many?") && !finds("how many", "how so many"));
         assert!(finds("what .. say", "What does the big sign say?"));
         assert!(!finds("what .. say", "what a b c d e f g say") && finds("what .. say", "what say"));
