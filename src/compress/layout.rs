@@ -140,7 +140,10 @@ mod tests {
         assert_eq!((between.total(), between.row_of(4), between.row_of(11)), (14, 5, 13));
         // Hunyuan: first and last row, a break after each grid row
         let around = Layout::of(grid(4, 3, 1, 1, 1), TokenCount(17)).unwrap();
-        assert_eq!((around.total(), around.row_of(0), around.row_of(11), around.breaks_after_last()), (17, 1, 14, true));
+        assert_eq!(
+            (around.total(), around.row_of(0), around.row_of(11), around.breaks_after_last()),
+            (17, 1, 14, true)
+        );
     }
 
     #[test]

@@ -48,11 +48,8 @@ impl Compressor for Pool {
     fn plan(&self, layout: &Layout, budget: usize) -> Result<Plan> {
         at_least_one(budget)?;
         let Some((columns, rows)) = self.grid else {
-            let grid = if budget >= layout.cells() {
-                (layout.columns(), layout.rows())
-            } else {
-                target_grid(layout, budget)
-            };
+            let grid =
+                if budget >= layout.cells() { (layout.columns(), layout.rows()) } else { target_grid(layout, budget) };
             return Ok(Plan::gridded(layout, grid));
         };
         if columns > layout.columns() || rows > layout.rows() || columns * rows > budget {
@@ -78,8 +75,7 @@ impl Compressor for Pool {
                 let (x0, x1) = overlapping_bin(bx, columns, layout.columns());
                 let (y0, y1) = overlapping_bin(by, grid_rows, layout.rows());
                 let cell = |x: usize, y: usize| y * layout.columns() + x;
-                let members: Vec<u32> =
-                    (y0..y1).flat_map(|y| (x0..x1).map(move |x| to_u32(cell(x, y)))).collect();
+                let members: Vec<u32> = (y0..y1).flat_map(|y| (x0..x1).map(move |x| to_u32(cell(x, y)))).collect();
                 // middles of neighbouring bins differ: a bin begins and ends at least one cell later than the one before
                 let anchor = cell((x0 + x1 - 1) / 2, (y0 + y1 - 1) / 2);
                 let mut values = mean_of(rows, &members);

@@ -3,7 +3,7 @@
 use rayon::prelude::*;
 
 use super::rows::Rows;
-use super::vector::{dot, inverse, norm};
+use super::vector::{add_rows, dot, inverse, norm, scale, subtract};
 
 /// Rows of equal width in one block.
 #[derive(Debug, Clone)]
@@ -41,19 +41,25 @@ pub(super) struct Means {
     lengths: Vec<f32>,
 }
 
+/// Rows that are added up at a time.
+const BLOCK: usize = 8;
+
 impl Means {
     pub(super) fn new(rows: &Rows<'_>) -> Self {
         let (n, width) = (rows.layout().cells(), rows.main());
-        let lengths: Vec<f32> =
-            (0..n).into_par_iter().with_min_len(16).map(|cell| norm(rows.features(cell))).collect();
+        let mut lengths = vec![0.0_f32; n];
         let (mut sum, mut directions) = (vec![0.0_f64; width], vec![0.0_f64; width]);
-        for (cell, &length) in lengths.iter().enumerate() {
-            let scale = f64::from(inverse(length));
-            for ((s, d), &v) in sum.iter_mut().zip(&mut directions).zip(rows.features(cell)) {
-                let v = f64::from(v);
-                *s += v;
-                *d += v * scale;
+        let mut block: Vec<&[f32]> = Vec::with_capacity(BLOCK);
+        let mut scales: Vec<f32> = Vec::with_capacity(BLOCK);
+        for from in (0..n).step_by(BLOCK) {
+            block.clear();
+            block.extend((from..n.min(from + BLOCK)).map(|cell| rows.features(cell)));
+            for (length, row) in lengths[from..].iter_mut().zip(&block) {
+                *length = norm(row);
             }
+            scales.clear();
+            scales.extend(lengths[from..].iter().take(BLOCK).map(|&l| inverse(l)));
+            add_rows(&mut sum, &mut directions, &block, &scales);
         }
         let over_n = |sums: Vec<f64>| sums.into_iter().map(|s| (s / n as f64) as f32).collect();
         Self { mean: over_n(sum), direction: over_n(directions), lengths }
@@ -81,30 +87,22 @@ impl Means {
     /// Directions of the features; zero for a cell without features.
     pub(super) fn directions(&self, rows: &Rows<'_>) -> Matrix {
         Matrix::of_cells(rows, |cell, out| {
-            let scale = inverse(self.lengths[cell]);
-            for (o, &v) in out.iter_mut().zip(rows.features(cell)) {
-                *o = v * scale;
-            }
+            out.copy_from_slice(rows.features(cell));
+            scale(out, inverse(self.lengths[cell]));
         })
     }
 
     /// Features less their mean.
     pub(super) fn centred(&self, rows: &Rows<'_>) -> Matrix {
-        Matrix::of_cells(rows, |cell, out| {
-            for ((o, &v), m) in out.iter_mut().zip(rows.features(cell)).zip(&self.mean) {
-                *o = v - m;
-            }
-        })
+        Matrix::of_cells(rows, |cell, out| subtract(out, rows.features(cell), &self.mean))
     }
 
     /// Directions of the features less their mean; zero for a cell that is the mean.
     pub(super) fn centred_directions(&self, rows: &Rows<'_>) -> Matrix {
         Matrix::of_cells(rows, |cell, out| {
-            for ((o, &v), m) in out.iter_mut().zip(rows.features(cell)).zip(&self.mean) {
-                *o = v - m;
-            }
-            let scale = inverse(norm(out));
-            out.iter_mut().for_each(|o| *o *= scale);
+            subtract(out, rows.features(cell), &self.mean);
+            let factor = inverse(norm(out));
+            scale(out, factor);
         })
     }
 }

@@ -124,17 +124,7 @@ impl CompressorSpec {
     /// A method with default options.
     #[must_use]
     pub fn new(method: Method) -> Self {
-        Self {
-            method,
-            quota: 0.0,
-            merge: 0.0,
-            weight: false,
-            tau: TAU,
-            seed: 0,
-            grid: None,
-            norm: false,
-            file: None,
-        }
+        Self { method, quota: 0.0, merge: 0.0, weight: false, tau: TAU, seed: 0, grid: None, norm: false, file: None }
     }
 
     /// The method.

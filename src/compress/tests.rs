@@ -68,7 +68,13 @@ fn built(spec: &str) -> std::sync::Arc<dyn Compressor> {
 }
 
 /// What holds for whatever comes out.
-fn check(compressor: &dyn Compressor, embedding: &Embedding, layout: Layout, main: usize, budget: usize) -> VisualTokens {
+fn check(
+    compressor: &dyn Compressor,
+    embedding: &Embedding,
+    layout: Layout,
+    main: usize,
+    budget: usize,
+) -> VisualTokens {
     let id = compressor.id();
     let rows = Rows::new(embedding, layout, main).unwrap();
     let plan = compressor.plan(&layout, budget).unwrap();
@@ -93,7 +99,11 @@ fn check(compressor: &dyn Compressor, embedding: &Embedding, layout: Layout, mai
             assert!(members.contains(&(cell as u32)), "{id}: an anchor is one of its own");
         }
         if members.len() <= 1 {
-            assert_eq!(bits(out.row(row)), bits(embedding.row(anchor as usize)), "{id}: a row of its own is not changed");
+            assert_eq!(
+                bits(out.row(row)),
+                bits(embedding.row(anchor as usize)),
+                "{id}: a row of its own is not changed"
+            );
         }
     }
     let separators = tokens.anchors().iter().filter(|&&a| (0..layout.cells()).all(|c| layout.row_of(c) != a as usize));
@@ -263,7 +273,12 @@ fn a_plan_fits_its_layout_only() {
         let rows = Rows::new(&small, small_layout, 8).unwrap();
         assert_eq!(compressor.apply(&rows, &plan).unwrap_err().code(), "bad-parameter", "{spec}");
     }
-    assert_eq!(Rows::new(&small, Layout::of(Grid { columns: 3, rows: 3, ..Grid::default() }, TokenCount(9)).unwrap(), 8).unwrap_err().code(), "layout-unknown");
+    assert_eq!(
+        Rows::new(&small, Layout::of(Grid { columns: 3, rows: 3, ..Grid::default() }, TokenCount(9)).unwrap(), 8)
+            .unwrap_err()
+            .code(),
+        "layout-unknown"
+    );
     let (_, large) = rows_of(40, 40, 1, |_| 0.0);
     assert_eq!(built("cover").plan(&large, 64).unwrap_err().code(), "bad-parameter");
 }

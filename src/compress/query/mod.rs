@@ -229,7 +229,14 @@ fn lists() -> &'static Lists {
 
 /// An unknown name in the lists asks for all rows, as every unknown thing does; a test keeps the lists free of them.
 fn intent_named(name: &str) -> Intent {
-    let all =
-        [Intent::Read, Intent::Number, Intent::Table, Intent::Where, Intent::Coordinates, Intent::Detail, Intent::Count];
+    let all = [
+        Intent::Read,
+        Intent::Number,
+        Intent::Table,
+        Intent::Where,
+        Intent::Coordinates,
+        Intent::Detail,
+        Intent::Count,
+    ];
     all.into_iter().find(|i| i.name() == name).unwrap_or(Intent::Unknown)
 }

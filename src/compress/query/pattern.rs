@@ -48,14 +48,12 @@ impl Pattern {
             return Self::Letters(pieces);
         }
         let plain = |w: &str| Normal::new(w).letters;
-        let words = text.split_whitespace().map(|w| {
-            match (w, w.strip_suffix('*'), w.strip_prefix('*')) {
-                ("..", _, _) => Word::Gap,
-                ("^", _, _) => Word::Start,
-                (_, Some(stem), _) => Word::Begins(plain(stem)),
-                (_, _, Some(end)) => Word::Ends(plain(end)),
-                _ => Word::Is(plain(w)),
-            }
+        let words = text.split_whitespace().map(|w| match (w, w.strip_suffix('*'), w.strip_prefix('*')) {
+            ("..", _, _) => Word::Gap,
+            ("^", _, _) => Word::Start,
+            (_, Some(stem), _) => Word::Begins(plain(stem)),
+            (_, _, Some(end)) => Word::Ends(plain(end)),
+            _ => Word::Is(plain(w)),
         });
         Self::Words(words.collect())
     }
@@ -63,9 +61,8 @@ impl Pattern {
     /// The words or letters of the question that fit, from and to.
     pub(super) fn find(&self, question: &Normal) -> Option<(usize, usize)> {
         match self {
-            Self::Words(pattern) => {
-                (0..question.words.len()).find_map(|from| words_from(pattern, &question.words, from).map(|to| (from, to)))
-            }
+            Self::Words(pattern) => (0..question.words.len())
+                .find_map(|from| words_from(pattern, &question.words, from).map(|to| (from, to))),
             Self::Letters(pieces) => {
                 let first = pieces.first()?;
                 question.letters.match_indices(first.as_str()).find_map(|(from, _)| {
@@ -95,9 +92,7 @@ fn words_from(pattern: &[Word], words: &[String], at: usize) -> Option<usize> {
         [Word::Gap, rest @ ..] => {
             (at..words.len().min(at + GAP_WORDS + 1)).find_map(|next| words_from(rest, words, next))
         }
-        [first, rest @ ..] => {
-            words.get(at).filter(|w| first.fits(w)).and_then(|_| words_from(rest, words, at + 1))
-        }
+        [first, rest @ ..] => words.get(at).filter(|w| first.fits(w)).and_then(|_| words_from(rest, words, at + 1)),
     }
 }
 

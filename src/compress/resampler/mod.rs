@@ -125,7 +125,11 @@ impl Compressor for Resampler {
             return bad("cells", layout.cells().to_string(), reason);
         }
         if layout.row_breaks() > 0 {
-            return bad("row breaks", layout.row_breaks().to_string(), "the resampler's rows belong to no grid row".into());
+            return bad(
+                "row breaks",
+                layout.row_breaks().to_string(),
+                "the resampler's rows belong to no grid row".into(),
+            );
         }
         if budget < self.weights.queries {
             let reason = format!("the resampler gives {} rows", self.weights.queries);

@@ -92,8 +92,7 @@ fn it_computes_what_its_formula_says() {
         let (w, b) = (t(&format!("{name}.weight"), WIDTH * WIDTH), t(&format!("{name}.bias"), WIDTH));
         (0..WIDTH).map(|o| b[o] + (0..WIDTH).map(|i| w[o * WIDTH + i] * x[i]).sum::<f64>()).collect()
     };
-    let visual: Vec<Vec<f64>> =
-        (0..CELLS).map(|c| embedding.row(c).iter().map(|&v| f64::from(v)).collect()).collect();
+    let visual: Vec<Vec<f64>> = (0..CELLS).map(|c| embedding.row(c).iter().map(|&v| f64::from(v)).collect()).collect();
     let keys: Vec<_> = visual.iter().map(|x| linear("attn_k", x)).collect();
     let vals: Vec<_> = visual.iter().map(|x| linear("attn_v", x)).collect();
     let queries = t("query", QUERIES * WIDTH);
@@ -140,7 +139,10 @@ fn it_belongs_to_one_projector() {
     let resampler = Resampler::open(&bound, fingerprint).unwrap();
     assert!(resampler.id().starts_with("resampler:weights=") && resampler.id().len() == 50);
     let error = Resampler::open(&bound, fingerprint ^ 1).unwrap_err();
-    assert!(error.code() == "compressor-mismatch" && error.to_string().contains(&format!("{fingerprint:032x}")), "{error}");
+    assert!(
+        error.code() == "compressor-mismatch" && error.to_string().contains(&format!("{fingerprint:032x}")),
+        "{error}"
+    );
     // bound anew, for another one
     std::fs::write(&projector, "another projector").unwrap();
     let again = dir.path().join("again.gguf");

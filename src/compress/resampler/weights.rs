@@ -49,7 +49,11 @@ impl Weights {
         let count = |name: &str| -> Result<u64> {
             let key = format!("{ARCHITECTURE}.{name}");
             let n = u64::from(file.require::<u32>(&key)?);
-            if (1..=MOST).contains(&n) { Ok(n) } else { Err(file.bad_key(&key, format!("is {n}, must be 1 to {MOST}"))) }
+            if (1..=MOST).contains(&n) {
+                Ok(n)
+            } else {
+                Err(file.bad_key(&key, format!("is {n}, must be 1 to {MOST}")))
+            }
         };
         let (queries, heads, width, input) =
             (count("n_queries")?, count("n_heads")?, count("n_embd")?, count("n_input_tokens")?);

@@ -37,15 +37,13 @@ pub(super) fn stratified(rows: &Rows<'_>, k: usize) -> Vec<usize> {
         for bx in 0..columns {
             let (x0, x1) = bin(bx, columns, layout.columns());
             let (y0, y1) = bin(by, grid_rows, layout.rows());
-            let cells: Vec<usize> =
-                (y0..y1).flat_map(|y| (x0..x1).map(move |x| y * layout.columns() + x)).collect();
+            let cells: Vec<usize> = (y0..y1).flat_map(|y| (x0..x1).map(move |x| y * layout.columns() + x)).collect();
             mean.fill(0.0);
             for &cell in &cells {
                 add_scaled(&mut mean, 1.0 / cells.len() as f32, rows.features(cell));
             }
-            let distance = |cell: usize| -> f32 {
-                rows.features(cell).iter().zip(&mean).map(|(v, m)| (v - m) * (v - m)).sum()
-            };
+            let distance =
+                |cell: usize| -> f32 { rows.features(cell).iter().zip(&mean).map(|(v, m)| (v - m) * (v - m)).sum() };
             let nearest = cells
                 .into_iter()
                 .map(|cell| (cell, distance(cell)))

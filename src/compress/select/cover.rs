@@ -14,6 +14,9 @@ use super::super::scene::Matrix;
 use super::super::vector::{dot, dot_pair, exp_negative, gain};
 use super::max_min::Bound;
 
+/// Rows whose products with another are computed together.
+const BLOCK: usize = 8;
+
 /// `k` rows of `directions`, `first` among them.
 pub(super) fn pick(directions: &Matrix, weights: &[f32], tau: f32, k: usize, first: &[usize]) -> Vec<usize> {
     let n = directions.len();
@@ -52,16 +55,21 @@ pub(super) fn pick(directions: &Matrix, weights: &[f32], tau: f32, k: usize, fir
 fn affinity(directions: &Matrix, tau: f32) -> Vec<f32> {
     let n = directions.len();
     let mut cosines = vec![0.0_f32; n * n];
-    // rows from the diagonal on, then mirrored: long rows first, so that threads end together
-    cosines.par_chunks_mut(n).enumerate().for_each(|(i, out)| {
-        let mine = directions.row(i);
-        let mut j = i;
-        while j + 1 < n {
-            (out[j], out[j + 1]) = dot_pair(mine, directions.row(j), directions.row(j + 1));
-            j += 2;
-        }
-        if j < n {
-            out[j] = dot(mine, directions.row(j));
+    // from the diagonal on, then mirrored; a row that is loaded meets a block of others, so that it is loaded less often
+    cosines.par_chunks_mut(n * BLOCK).enumerate().for_each(|(block, out)| {
+        let first = block * BLOCK;
+        for j in first..n {
+            let other = directions.row(j);
+            for (pair, out) in out.chunks_mut(2 * n).enumerate() {
+                let i = first + 2 * pair;
+                if out.len() == 2 * n {
+                    let (a, b) = dot_pair(other, directions.row(i), directions.row(i + 1));
+                    out[j] = a;
+                    out[n + j] = b;
+                } else {
+                    out[j] = dot(other, directions.row(i));
+                }
+            }
         }
     });
     for i in 1..n {

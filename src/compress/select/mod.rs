@@ -90,8 +90,11 @@ impl Compressor for Selector {
         }
         let mut kept = self.choose(rows, plan.cells());
         kept.sort_unstable();
-        let made =
-            if self.merge.is_on() { merge_tail(rows, &kept, self.merge) } else { kept.into_iter().map(Made::kept).collect() };
+        let made = if self.merge.is_on() {
+            merge_tail(rows, &kept, self.merge)
+        } else {
+            kept.into_iter().map(Made::kept).collect()
+        };
         VisualTokens::assemble(rows, made, None)
     }
 }

@@ -24,7 +24,8 @@ fn plain_max_min(space: &super::super::scene::Matrix, distinct: &[f32], weighed:
 /// Pivoted Cholesky on the whole Gram matrix, in f64: picks and residual energy after each.
 fn dense_cholesky(x: &super::super::scene::Matrix, weights: Option<&[f32]>, k: usize) -> (Vec<usize>, Vec<f64>) {
     let n = x.len();
-    let product = |i: usize, j: usize| -> f64 { x.row(i).iter().zip(x.row(j)).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum() };
+    let product =
+        |i: usize, j: usize| -> f64 { x.row(i).iter().zip(x.row(j)).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum() };
     let mut gram: Vec<Vec<f64>> = (0..n).map(|i| (0..n).map(|j| product(i, j)).collect()).collect();
     let (mut picks, mut left) = (Vec::new(), Vec::new());
     for _ in 0..k {
@@ -151,9 +152,12 @@ fn a_picture_of_one_colour_is_no_trouble() {
         let rows = Rows::new(&embedding, layout, 8).unwrap();
         let curve = energy_curve(&rows, 0.9, usize::MAX);
         assert_eq!(curve.cells_for(0.9), 1, "one cell explains it");
-        for choice in
-            [Choice::Div, Choice::DivCentred, Choice::Energy { weighed: false }, Choice::Cover { tau: 0.2, weighed: true }]
-        {
+        for choice in [
+            Choice::Div,
+            Choice::DivCentred,
+            Choice::Energy { weighed: false },
+            Choice::Cover { tau: 0.2, weighed: true },
+        ] {
             let selector = Selector { choice, quota: 0.0, merge: MergeTail { beta: 0.0 } };
             let plan = selector.plan(&layout, 4).unwrap();
             let tokens = selector.apply(&rows, &plan).unwrap();
