@@ -1,4 +1,5 @@
-//! What fewer visual tokens cost: `cargo bench --bench compress`. Medians with the spread of 15 rounds, on one thread and on all.
+//! What fewer visual tokens cost: `cargo bench --bench compress [-- PART-OF-A-NAME]`. Medians with the spread of 15
+//! rounds, on one thread and on all.
 
 use std::time::{Duration, Instant};
 
@@ -44,6 +45,10 @@ fn picture(columns: u32, rows: u32, width: usize) -> (Embedding, Layout) {
 }
 
 fn measure(name: &str, mut work: impl FnMut()) {
+    let wanted: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
+    if !wanted.is_empty() && !wanted.iter().any(|w| name.contains(w.as_str())) {
+        return;
+    }
     work();
     let mut times: Vec<Duration> = (0..ROUNDS)
         .map(|_| {
