@@ -2,6 +2,10 @@
 //!
 //! Three gates in `auto`: the question (fine detail needs every row), the picture (k90: how many cells explain 90 % of it), and the
 //! model (where the encoder costs most, fewer rows save nothing). What the user asks for always wins.
+//!
+//! What it does: turns a setting, a question, a model's costs and a picture's rows into a budget for each tile, with reasons.
+//! What it never does: compress, or decide by what is in a cache: equal arguments give equal budgets.
+//! Who calls it: `session`.
 
 mod decision;
 mod setting;

@@ -3,6 +3,9 @@
 //! Careful on purpose: a question that needs detail and is not recognised costs a right answer, one that is recognised without
 //! need costs time only. So a question has to be recognised as one without detail, and hold no word that asks for it; all others,
 //! those in languages without word lists among them, need every row.
+//!
+//! What it does: compares a question with word lists in ten languages. What it never does: look at the picture or the
+//! conversation, or ask a model. Who calls it: `policy` takes what it found, `session` hands it the question.
 
 mod normal;
 mod pattern;

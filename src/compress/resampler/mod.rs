@@ -3,6 +3,9 @@
 //! out = LayerNorm(query + W_o attention(W_q query, W_k rows, W_v rows)), as in Jaegle et al., "Perceiver", 2021, and
 //! the resamplers of vision-language models. Weights are trained for one projector with one text model; they come from a GGUF file
 //! that names the projector by its content.
+//!
+//! What it does: reads and checks the weights, computes the rows. What it never does: train, or take weights of another projector.
+//! Who calls it: `spec` makes it; the program binds files.
 
 mod weights;
 

@@ -1,4 +1,8 @@
 //! Compressors that keep some cells as they are.
+//!
+//! What it does: chooses cells by one of several rules, a share of them spread over the picture where that is wished.
+//! What it never does: change a row; merging what is left over is `merge`'s. Who calls it: `spec` makes selectors; `tiles` and
+//! `policy` ask for energy curves.
 
 mod baseline;
 mod cover;
