@@ -247,6 +247,26 @@ pub enum Error {
         reason: String,
     },
 
+    // ---- visual tokens -----------------------------------------------------------------------------------------
+    /// How the rows of an encoded picture lie is not known, so that none of them can be left out.
+    #[error("the layout of {rows} visual tokens is not known: {reason}; use --visual-tokens full or auto")]
+    UnknownLayout {
+        /// Rows of the chunk.
+        rows: usize,
+        /// What does not fit.
+        reason: String,
+    },
+    /// A trained compressor was made for another projector.
+    #[error("compressor {} was trained for the projector with fingerprint {found}, the loaded one has {wanted}", path.display())]
+    CompressorMismatch {
+        /// The compressor's file.
+        path: PathBuf,
+        /// The fingerprint it names, `none` where it names none.
+        found: String,
+        /// The loaded projector's.
+        wanted: String,
+    },
+
     // ---- running -----------------------------------------------------------------------------------------------
     /// Pre-processing of a picture failed in libmtmd.
     #[error("cannot prepare picture {width_px}x{height_px}: {reason}")]
@@ -364,6 +384,8 @@ impl Error {
             Error::ContextFull { .. } => "context-full",
             Error::MicroBatchTooSmall { .. } => "ubatch-too-small",
             Error::ContextCreate { .. } => "context-create",
+            Error::UnknownLayout { .. } => "layout-unknown",
+            Error::CompressorMismatch { .. } => "compressor-mismatch",
             Error::Prepare { .. } => "prepare",
             Error::Encode { .. } => "encode",
             Error::NonFinite { .. } => "non-finite",

@@ -3,6 +3,7 @@
 //! Three floors: `llava-sys` (raw), [`llama`] and [`mtmd`] (thin and safe, one file per native object), and on top of them
 //! [`session`]: conversations with pictures. Most applications need [`session::Session`] only.
 
+pub mod compress;
 #[cfg(feature = "demo")]
 pub mod demo;
 pub mod embedding;

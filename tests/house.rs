@@ -159,10 +159,11 @@ fn allowed() -> BTreeMap<&'static str, &'static [&'static str]> {
         ("gguf", &[]),
         ("image", &[]),
         ("embedding", &[]),
+        ("compress", &["gguf", "image", "embedding"]),
         ("demo", &[]),
         ("llama", &["gguf"]),
         ("mtmd", &["gguf", "image", "embedding", "llama"]),
-        ("session", &["gguf", "image", "embedding", "llama", "mtmd"]),
+        ("session", &["gguf", "image", "embedding", "compress", "llama", "mtmd"]),
         ("quantize", &["gguf", "image", "embedding", "llama", "mtmd", "session"]),
     ])
 }

@@ -74,18 +74,27 @@ impl Fingerprint {
         let hashes = self.files.iter().map(|file| hash_of(&file.path, self.notes.get().map(PathBuf::as_path)));
         let hashes = hashes.collect::<Result<Vec<u128>>>()?;
         // of the files that were loaded, not of ones that took their place
-        for file in self.files.iter() {
-            if look_at(&file.path)? != *file {
-                return Err(Error::State {
-                    reason: format!("{} has changed since it was loaded", file.path.display()),
-                });
-            }
-        }
+        self.check()?;
         let all = match hashes.as_slice() {
             [one] => *one,
             many => xxh3_128(&many.iter().flat_map(|hash| hash.to_le_bytes()).collect::<Vec<u8>>()),
         };
         Ok(*self.hash.get_or_init(|| all))
+    }
+
+    /// Refuses files that were replaced or written to since they were looked at.
+    ///
+    /// # Errors
+    /// [`Error::Io`], [`Error::State`].
+    pub(crate) fn check(&self) -> Result<()> {
+        for file in self.files.iter() {
+            if look_at(&file.path)? != *file {
+                return Err(Error::State {
+                    reason: format!("{} has changed since it was opened", file.path.display()),
+                });
+            }
+        }
+        Ok(())
     }
 
     /// Has the files read on a thread of their own, so that whoever asks first need not wait. `notes`: a folder that nobody else

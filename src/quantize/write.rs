@@ -11,7 +11,7 @@ use super::record::{KEY_BELOW_FLOOR, KEY_CHECKED, KEY_DATA, fingerprint, metadat
 use super::report::GateReport;
 use super::rules::Rules;
 use crate::error::{Error, Result};
-use crate::gguf::{GgufFile, GgufSink, GgufWriter, SealedGguf, Seen, TensorInfo, check_projector};
+use crate::gguf::{Fingerprint, GgufFile, GgufSink, GgufWriter, SealedGguf, TensorInfo, check_projector};
 use crate::llama::Progress;
 
 /// Elements read, converted and written as one piece; a multiple of every block.
@@ -104,14 +104,14 @@ impl Candidate {
         let output = &std::fs::canonicalize(output.as_ref()).unwrap_or_else(|_| output.as_ref().to_owned());
         let started = Instant::now();
         let source = GgufFile::open_split(input)?;
-        let seen = source.paths().map(Seen::new).collect::<Result<Vec<_>>>()?;
+        let seen = Fingerprint::new(source.paths())?;
         check_projector(&source)?;
         let plan = Plan::new(&source, &params.rules)?;
         check_output(&source, output, params.overwrite)?;
         let source_hash = fingerprint(&source)?;
         let sealed = write(&source, source_hash, &plan, output, params)?;
         // somebody may have written to it between hash and weights
-        seen.iter().try_for_each(Seen::check)?;
+        seen.check()?;
         let size = |path: &Path| {
             let io = |source| Error::Io { action: "read", path: path.to_owned(), source };
             std::fs::metadata(path).map(|m| m.len()).map_err(io)
