@@ -70,7 +70,8 @@ fn as_ggml_quantises(input: &[f32]) -> Vec<f64> {
 #[test]
 fn no_less_accurate_than_ggmls_quantisation() {
     let shape @ (rows, columns, k) = (24, 48, 2048);
-    let kinds: [(&str, fn(&mut Dice, usize) -> f32); 3] = [
+    type Make = fn(&mut Dice, usize) -> f32;
+    let kinds: [(&str, Make); 3] = [
         ("normal", |dice, _| dice.normal()),
         ("heavy-tailed", |dice, _| dice.normal() / (dice.float().abs() + 0.01)),
         ("outlier columns", |dice, i| dice.normal() * if i % 509 == 3 { 60.0 } else { 1.0 }),

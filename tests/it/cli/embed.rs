@@ -1,10 +1,12 @@
 //! `llava-cli embed`.
 
 use llava::TokenCount;
+use llava::gguf::TensorType;
 use llava::llama::CancelToken;
 use llava::session::Picture;
 
 use super::{SAMPLES, World, demo, text};
+use crate::models::{Family, Options, pair_with};
 use crate::world::{demo_files, open};
 
 /// Header text and floats of a NumPy file of version 1.0.
@@ -38,6 +40,28 @@ fn rows_are_what_the_projector_gives() {
     }
     let leftovers = std::fs::read_dir(out_a.parent().unwrap()).unwrap().map(|e| e.unwrap().path());
     assert_eq!(leftovers.filter(|p| p.extension().is_some_and(|e| e == "tmp")).count(), 0);
+}
+
+#[test]
+fn kernels_are_close_to_ggmls_own_arithmetic() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = Options { matrices: TensorType::Q8_0, ..Options::new(Family::Llava15, 5) };
+    let files = pair_with(dir.path(), &options).unwrap();
+    let world = World::new();
+    let picture = demo("sign.png");
+    let rows = |kernel: &str| {
+        let out = world.path(kernel);
+        let (model, projector) = (text(&files.text), text(&files.projector));
+        let args = ["embed", "-m", model, "--mmproj", projector, "--format", "npy", "--image", text(&picture), "-o"];
+        let mut command = world.command(&args);
+        super::finish(command.arg(&out).env("LLAVA_GEMM", kernel).spawn().unwrap()).ok();
+        read_npy(&std::fs::read(out).unwrap()).1
+    };
+    let (ours, own) = (rows("scalar"), rows("off"));
+    let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>();
+    let cosine = dot(&ours, &own) / (dot(&ours, &ours) * dot(&own, &own)).sqrt();
+    assert!(cosine > 0.999, "{cosine}");
+    assert!(ours != own, "the hook was not asked");
 }
 
 #[test]
