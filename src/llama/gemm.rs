@@ -165,7 +165,9 @@ unsafe extern "C" fn product_work(product: *const sys::llava_gemm_product, threa
 /// `product` is null or describes a node that ggml computes right now, `team` is null or this thread's place in it.
 unsafe extern "C" fn product(product: *const sys::llava_gemm_product, team: *const sys::llava_gemm_team) -> bool {
     // SAFETY: the caller's promise.
-    let (product, team) = unsafe { (product.as_ref(), team.as_ref()) };
+    let product = unsafe { product.as_ref() };
+    // SAFETY: as above.
+    let team = unsafe { team.as_ref() };
     let (Some(multiply), Some(native)) = (product.and_then(multiply), team) else { return false };
     let run = |team: Team<'_>| {
         // SAFETY: ggml holds the tensors for the time of the node, orders it behind what it depends on, and gives all
@@ -221,7 +223,9 @@ unsafe extern "C" fn attention_work(attention: *const sys::llava_gemm_attention,
 /// As [`product`].
 unsafe extern "C" fn attention(attention: *const sys::llava_gemm_attention, team: *const sys::llava_gemm_team) -> bool {
     // SAFETY: the caller's promise.
-    let (attention, team) = unsafe { (attention.as_ref(), team.as_ref()) };
+    let attention = unsafe { attention.as_ref() };
+    // SAFETY: as above.
+    let team = unsafe { team.as_ref() };
     let (Some(attend), Some(native)) = (attention.and_then(attend), team) else { return false };
     let run = |team: Team<'_>| {
         // SAFETY: as in `product`.
