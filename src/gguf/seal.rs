@@ -1,7 +1,7 @@
 //! A written file that waits for its name: whole on disk, still open to a last word in its metadata.
 
 use std::fs::File;
-use std::io::{Seek, SeekFrom, Write};
+use std::io::{ErrorKind, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use super::value::Value;
@@ -68,6 +68,26 @@ impl SealedGguf {
         let io = |source| Error::Io { action: "write", path: self.path.clone(), source };
         self.file.seek(SeekFrom::Start(place.at)).map_err(io)?;
         self.file.write_all(&bytes).map_err(io)
+    }
+
+    /// As [`SealedGguf::publish`], where nothing has the name yet.
+    ///
+    /// # Errors
+    /// [`Error::Io`], of the kind [`ErrorKind::AlreadyExists`] where something has the name by now; it is untouched then.
+    pub fn publish_new(self) -> Result<()> {
+        let io = |source| Error::Io { action: "write", path: self.path.clone(), source };
+        let Some(temporary) = &self.temporary.path else { return self.publish() };
+        self.file.sync_all().map_err(io)?;
+        match std::fs::hard_link(temporary, &self.path) {
+            // the other name goes with `self`
+            Ok(()) => Ok(()),
+            Err(e) if e.kind() == ErrorKind::AlreadyExists => Err(io(e)),
+            // a file system without links: looking first is the best there is
+            Err(_) => match std::fs::symlink_metadata(&self.path) {
+                Ok(_) => Err(io(ErrorKind::AlreadyExists.into())),
+                Err(_) => self.publish(),
+            },
+        }
     }
 
     /// Makes the bytes durable and gives the file its name, replacing an older one in one step.

@@ -320,11 +320,19 @@ impl Write for TensorSink<'_> {
 
 /// A new file in the folder of `path`, so that the rename stays on one file system.
 fn create_beside(path: &Path) -> Result<(File, PathBuf)> {
+    const MOST_NAME: usize = 180;
     static COUNTER: AtomicU64 = AtomicU64::new(0);
     let name = path.file_name().ok_or_else(|| refused("path", path.display(), "names no file"))?;
     loop {
         let mut temporary = std::ffi::OsString::from(".");
-        temporary.push(name);
+        // the longest name that a file can have leaves no room for more
+        match name.len() {
+            0..=MOST_NAME => temporary.push(name),
+            _ => {
+                let name = name.to_string_lossy();
+                temporary.push(&name[..name.floor_char_boundary(MOST_NAME)]);
+            }
+        }
         temporary.push(format!(".{}-{}.tmp", std::process::id(), COUNTER.fetch_add(1, Ordering::Relaxed)));
         let temporary = path.with_file_name(temporary);
         match OpenOptions::new().write(true).create_new(true).open(&temporary) {

@@ -112,6 +112,10 @@ pub(super) fn answer_distance(source: &[f32], result: &[f32]) -> Option<(f64, bo
             if p == f64::NEG_INFINITY { 0.0 } else { p.exp() * (p - q) }
         })
         .sum();
+    // `max` would take NaN for nothing
+    if !divergence.is_finite() {
+        return Some((f64::INFINITY, false));
+    }
     let best = |logits: &[f32]| logits.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1)).map(|(i, _)| i);
     Some((divergence.max(0.0), best(source) == best(result)))
 }
@@ -156,5 +160,10 @@ mod tests {
         assert!(kl > 0.3 && same);
         assert!(!answer_distance(&[0.0, 1.0], &[1.0, 0.0]).unwrap().1);
         assert!(answer_distance(&[0.0], &[0.0, 1.0]).is_none());
+        for bad in [f32::NAN, f32::INFINITY] {
+            for (a, b) in [([0.0, 1.0], [bad, 1.0]), ([bad, 1.0], [0.0, 1.0]), ([bad; 2], [bad; 2])] {
+                assert_eq!(answer_distance(&a, &b), Some((f64::INFINITY, false)), "{a:?} {b:?}");
+            }
+        }
     }
 }

@@ -1,12 +1,12 @@
 //! Quantised vision towers for loading: made once, kept in a cache folder, used by whoever asks next.
 
 use std::fs::{self, File, TryLockError};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use super::plan::Plan;
-use super::record::{KEY_DATA, KEY_SOURCE, RULES_VERSION, fingerprint};
-use super::role::Role;
+use super::record::{KEY_SOURCE, KEY_VERSION, RULES_VERSION, fingerprint};
 use super::rules::Rules;
 use super::write::{Candidate, QuantizeParams};
 use crate::error::{Error, Result};
@@ -15,6 +15,10 @@ use crate::llama::Progress;
 
 /// Folder inside the cache folder.
 const NAME: &str = "vision";
+/// Ending of the file whose lock the maker of a kept file holds, and whose time is that of its last use.
+const LOCK: &str = ".lock";
+/// Ending of the file that holds the checksum of a kept one.
+const SUM: &str = ".xxh3";
 /// How long one process waits between looks at a file that another one makes.
 const PATIENCE: Duration = Duration::from_millis(50);
 
@@ -25,7 +29,8 @@ pub enum VisionPrecision {
     /// Whatever the file holds.
     #[default]
     AsIs,
-    /// The original file, and only if its tower is not quantised: for work in which a lost detail does harm.
+    /// The original file, and only if nothing in it is quantised and this crate did not write it: for work in which a lost
+    /// detail does harm.
     F16,
     /// A Q8_0 tower: half the memory, and faster where int8 kernels are. Made from the original once.
     Q8_0,
@@ -70,7 +75,7 @@ impl VisionFolder {
     /// name, and is made anew where its bytes do not have their checksum.
     ///
     /// # Errors
-    /// [`Error::BadParameter`] where [`VisionPrecision::F16`] is asked of a file whose tower is quantised already; otherwise as
+    /// [`Error::BadParameter`] where [`VisionPrecision::F16`] is asked of a file that is not the original; otherwise as
     /// [`Candidate::write`].
     pub fn projector(
         &self,
@@ -85,19 +90,14 @@ impl VisionFolder {
         check_projector(&source)?;
         let plan = Plan::new(&source, &Rules::default())?;
         if precision == VisionPrecision::F16 {
-            return match plan.tensors().iter().find(|t| t.role == Role::TowerMatrix && !t.source.is_plain_float()) {
-                None => Ok(projector.to_owned()),
-                Some(t) => Err(Error::BadParameter {
-                    name: "vision",
-                    value: "f16".to_owned(),
-                    reason: format!(
-                        "{} stores `{}` as {}: give the original file",
-                        projector.display(),
-                        t.name,
-                        t.source
-                    ),
-                }),
+            let why = match plan.quantized_already() {
+                Some(t) => format!("stores `{}` as {}", t.name, t.source),
+                // whatever it stores now, it went through other numbers than the original's
+                None if source.value(KEY_VERSION).is_some() => "was converted from another file".to_owned(),
+                None => return Ok(projector.to_owned()),
             };
+            let reason = format!("{} {why}: give the original file", projector.display());
+            return Err(Error::BadParameter { name: "vision", value: "f16".to_owned(), reason });
         }
         if !plan.tensors().iter().any(|t| t.changes() && t.target == TensorType::Q8_0) {
             tracing::debug!(projector = %projector.display(), "nothing to store as q8_0");
@@ -110,8 +110,10 @@ impl VisionFolder {
         let hash = fingerprint(source)?;
         let name = format!("{hash:032x}-q8_0-{RULES_VERSION}.gguf");
         let goal = self.dir.join(&name);
+        // never removed: a removed lock file would be another one for whoever opens it next
+        let lock_path = beside(&goal, LOCK);
         if is_whole(&goal, hash) {
-            touch(&goal);
+            touch(&lock_path);
             return Ok(goal);
         }
         let io = |action, path: &Path| {
@@ -119,11 +121,10 @@ impl VisionFolder {
             move |source| Error::Io { action, path, source }
         };
         fs::create_dir_all(&self.dir).map_err(io("create", &self.dir))?;
-        // never removed: a removed lock file would be another one for whoever opens it next
-        let lock_path = self.dir.join(format!("{name}.lock"));
         let lock = File::options().create(true).truncate(false).write(true).open(&lock_path);
         let lock = lock.map_err(io("write", &lock_path))?;
         wait_for(&lock, &lock_path, progress)?;
+        touch(&lock_path);
         // by whoever held the lock
         if is_whole(&goal, hash) {
             return Ok(goal);
@@ -131,7 +132,23 @@ impl VisionFolder {
         self.remove_leftovers(&name);
         tracing::info!(projector = %projector.display(), quantized = %goal.display(), "making a q8_0 vision tower, once");
         let params = QuantizeParams { overwrite: true, progress: progress.cloned(), ..QuantizeParams::default() };
-        Candidate::write(projector, &goal, &params)?.publish()?;
+        let candidate = Candidate::write(projector, &goal, &params)?;
+        if candidate.summary().source_hash != hash {
+            return Err(Error::State { reason: format!("{} was replaced while it was read", projector.display()) });
+        }
+        // first the checksum: where this process ends between the two, no file is taken for whole that is not
+        let sum = checksum(candidate.path()).map_err(io("read", candidate.path()))?;
+        let sum = format!("{sum:032x}\n");
+        let sum_path = beside(&goal, SUM);
+        let temporary = self.dir.join(format!(".{name}{SUM}.{}.tmp", std::process::id()));
+        let save = || {
+            let mut file = File::create(&temporary)?;
+            file.write_all(sum.as_bytes())?;
+            file.sync_all()?;
+            fs::rename(&temporary, &sum_path)
+        };
+        save().map_err(io("write", &sum_path))?;
+        candidate.publish()?;
         Ok(goal)
     }
 
@@ -140,7 +157,9 @@ impl VisionFolder {
         let Ok(entries) = fs::read_dir(&self.dir) else { return };
         let start = format!(".{name}.");
         for entry in entries.flatten() {
-            if entry.file_name().to_string_lossy().starts_with(&start) {
+            let left = entry.file_name();
+            let left = left.to_string_lossy();
+            if left.starts_with(&start) && left.ends_with(".tmp") {
                 // what cannot be removed stays
                 let _ = fs::remove_file(entry.path());
             }
@@ -154,7 +173,7 @@ impl VisionFolder {
     pub fn list(&self) -> Result<Vec<VisionEntry>> {
         let io = |source| Error::Io { action: "read", path: self.dir.clone(), source };
         let entries = match fs::read_dir(&self.dir) {
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             other => other.map_err(io)?,
         };
         let mut list = Vec::new();
@@ -163,8 +182,9 @@ impl VisionFolder {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             let source = name.split('-').next().filter(|s| s.len() == 32 && s.bytes().all(|b| b.is_ascii_hexdigit()));
             let (Some(source), Ok(meta)) = (source, fs::metadata(&path)) else { continue };
-            if path.extension().is_some_and(|e| e == "gguf") {
-                let used = meta.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+            if meta.is_file() && path.extension().is_some_and(|e| e == "gguf") {
+                let times = fs::metadata(beside(&path, LOCK)).unwrap_or_else(|_| meta.clone());
+                let used = times.modified().unwrap_or(SystemTime::UNIX_EPOCH);
                 list.push(VisionEntry { source: source.to_owned(), bytes: meta.len(), used, path: path.clone() });
             }
         }
@@ -172,16 +192,28 @@ impl VisionFolder {
         Ok(list)
     }
 
-    /// Removes all kept files and returns how many they were.
+    /// Removes all kept files and returns how many they were. What writers that were killed have left goes too.
     ///
     /// # Errors
     /// [`Error::Io`].
     pub fn clear(&self) -> Result<u64> {
         let list = self.list()?;
         for entry in &list {
-            match fs::remove_file(&entry.path) {
-                Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
-                other => other.map_err(|source| Error::Io { action: "remove", path: entry.path.clone(), source })?,
+            for path in [entry.path.clone(), beside(&entry.path, SUM)] {
+                match fs::remove_file(&path) {
+                    Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+                    other => other.map_err(|source| Error::Io { action: "remove", path, source })?,
+                }
+            }
+        }
+        let Ok(entries) = fs::read_dir(&self.dir) else { return Ok(list.len() as u64) };
+        for entry in entries.flatten() {
+            let file_name = entry.file_name();
+            let Some(name) = file_name.to_str().and_then(|n| n.strip_suffix(LOCK)) else { continue };
+            let lock = File::options().write(true).open(entry.path());
+            // whoever holds it is writing now
+            if lock.is_ok_and(|lock| lock.try_lock().is_ok()) {
+                self.remove_leftovers(name);
             }
         }
         Ok(list.len() as u64)
@@ -196,19 +228,47 @@ impl VisionEntry {
     }
 }
 
-/// Whether a kept file was made from a source of this content and still has its bytes.
+/// What belongs to a kept file, under a name of its own.
+fn beside(file: &Path, ending: &str) -> PathBuf {
+    let mut name = file.as_os_str().to_owned();
+    name.push(ending);
+    name.into()
+}
+
+/// XXH3-128 of a file as it is on the disk now: a remembered one would not show damage.
+fn checksum(path: &Path) -> io::Result<u128> {
+    let mut file = File::open(path)?;
+    let mut hash = xxhash_rust::xxh3::Xxh3::new();
+    let mut buffer = vec![0; 1 << 20];
+    loop {
+        match file.read(&mut buffer) {
+            Ok(0) => return Ok(hash.digest128()),
+            Ok(n) => hash.update(&buffer[..n]),
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+}
+
+/// Whether a kept file was made from a source of this content and still has its bytes, header and all.
 fn is_whole(path: &Path, source_hash: u128) -> bool {
-    let Ok(file) = GgufFile::open(path) else { return false };
-    let recorded = |key: &str| file.get::<&str>(key).ok().flatten().and_then(|h| u128::from_str_radix(h, 16).ok());
-    let right = recorded(KEY_SOURCE) == Some(source_hash)
-        && check_projector(&file).is_ok()
-        && recorded(KEY_DATA).is_some_and(|hash| file.data_hash().is_ok_and(|found| found == hash));
+    if !path.exists() {
+        return false;
+    }
+    let number = |digits: &str| u128::from_str_radix(digits.trim_end(), 16).ok();
+    let recorded = fs::read_to_string(beside(path, SUM)).ok().and_then(|sum| number(&sum));
+    let right = recorded.is_some_and(|sum| checksum(path).is_ok_and(|found| found == sum))
+        && GgufFile::open(path).is_ok_and(|file| {
+            check_projector(&file).is_ok()
+                && file.get::<&str>(KEY_SOURCE).ok().flatten().and_then(number) == Some(source_hash)
+        });
     if !right {
         tracing::warn!(file = %path.display(), "a kept vision tower is damaged and is made anew");
     }
     right
 }
 
+/// Notes that a kept file is used, at its lock: the file itself may be loaded by processes that must not see it change.
 fn touch(path: &Path) {
     // only `list` is told a wrong time where this fails
     let _ = File::options().append(true).open(path).and_then(|f| f.set_modified(SystemTime::now()));
@@ -216,10 +276,15 @@ fn touch(path: &Path) {
 
 /// Waits until this process alone holds the lock; the system takes it from a process that ends.
 fn wait_for(lock: &File, path: &Path, progress: Option<&Progress>) -> Result<()> {
+    let mut told = false;
     loop {
         match lock.try_lock() {
             Ok(()) => return Ok(()),
-            Err(TryLockError::WouldBlock) => {}
+            Err(TryLockError::WouldBlock) if told => {}
+            Err(TryLockError::WouldBlock) => {
+                tracing::info!(lock = %path.display(), "waiting for another process that makes this file");
+                told = true;
+            }
             Err(TryLockError::Error(source)) => {
                 return Err(Error::Io { action: "lock", path: path.to_owned(), source });
             }

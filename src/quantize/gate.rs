@@ -1,5 +1,6 @@
 //! The quality gate: both files look at the same pictures.
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -7,7 +8,7 @@ use super::compare::{Distance, answer_distance};
 use super::report::{AnswerDistance, GateReport, LayerReport, PictureReport};
 use super::stand_in::StandIn;
 use crate::error::{Error, Result};
-use crate::image::RgbImage;
+use crate::image::{DecodeOptions, RgbImage, load};
 use crate::llama::{CancelToken, ContextParams, LoadMode, Model, ModelParams, Progress, SamplerParams};
 use crate::mtmd::{GraphTap, Projector, ProjectorParams};
 use crate::session::{Part, Picture, Session, SessionParams};
@@ -23,8 +24,39 @@ const MOST_POSITIONS: u32 = 8192;
 pub struct GatePicture {
     /// How reports call it.
     pub name: String,
-    /// Its pixels.
-    pub image: RgbImage,
+    /// What it shows.
+    pub image: GateImage,
+}
+
+/// Where a picture's pixels are.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum GateImage {
+    /// In memory.
+    Pixels(RgbImage),
+    /// In a picture file, which is decoded when its turn comes: any number of them takes the memory of one.
+    File(PathBuf),
+}
+
+impl GateImage {
+    pub(super) fn pixels(&self) -> Result<Cow<'_, RgbImage>> {
+        match self {
+            Self::Pixels(image) => Ok(Cow::Borrowed(image)),
+            Self::File(path) => Ok(Cow::Owned(load(path, &DecodeOptions::default())?.image)),
+        }
+    }
+}
+
+impl From<RgbImage> for GateImage {
+    fn from(image: RgbImage) -> Self {
+        Self::Pixels(image)
+    }
+}
+
+impl From<PathBuf> for GateImage {
+    fn from(path: PathBuf) -> Self {
+        Self::File(path)
+    }
 }
 
 /// Least cosines between the rows of source and result.
@@ -79,7 +111,7 @@ impl Gate {
     /// Encodes every picture with both files and compares what they give. Numbers are those of the CPU.
     ///
     /// # Errors
-    /// [`Error::BadParameter`] without pictures, or for a projector whose width only its text model tells; what loading,
+    /// [`Error::BadParameter`] without pictures, or for a projector whose width only its text model tells; what loading, decoding,
     /// preparing and encoding say; [`Error::Cancelled`].
     pub fn run(&self, source: &Path, result: &Path) -> Result<GateReport> {
         if self.pictures.is_empty() {
@@ -132,7 +164,8 @@ impl Gate {
 
     fn compare(&self, picture: &GatePicture, sides: &mut [Side; 2]) -> Result<PictureReport> {
         let [source, result] = sides;
-        let (a, b) = (source.look(picture, &self.cancel)?, result.look(picture, &self.cancel)?);
+        let image = picture.image.pixels()?;
+        let (a, b) = (source.look(&image, &self.cancel)?, result.look(&image, &self.cancel)?);
         let rows = Distance::between(&a.rows, &b.rows, source.projector.info().width).ok_or_else(|| {
             differ(&format!("picture `{}` has {} and {} numbers", picture.name, a.rows.len(), b.rows.len()))
         })?;
@@ -148,7 +181,7 @@ impl Gate {
         let answer = match (&mut source.session, &mut result.session) {
             (Some(source), Some(result)) => {
                 let ask = |session: &mut Session| {
-                    let parts = [Part::Picture(Picture::new(picture.image.clone())), Part::Text(QUESTION.into())];
+                    let parts = [Part::Picture(Picture::new(image.as_ref().clone())), Part::Text(QUESTION.into())];
                     session.first_logits(parts).map(|(logits, _)| logits)
                 };
                 answer_distance(&ask(source)?, &ask(result)?).map(AnswerDistance::new)
@@ -205,8 +238,8 @@ impl Side {
         Ok(Self { projector, session, layers })
     }
 
-    fn look(&self, picture: &GatePicture, cancel: &CancelToken) -> Result<Look> {
-        let prepared = self.projector.prepare(&picture.image, TokenCount::ZERO, 0)?;
+    fn look(&self, image: &RgbImage, cancel: &CancelToken) -> Result<Look> {
+        let prepared = self.projector.prepare(image, TokenCount::ZERO, 0)?;
         self.layers.take();
         let mut rows = Vec::new();
         // one tile at a time, so that both files compute the same graphs

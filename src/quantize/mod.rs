@@ -29,7 +29,7 @@ mod tests;
 
 pub use compare::Distance;
 pub use folder::{VisionEntry, VisionFolder, VisionPrecision};
-pub use gate::{Floor, Gate, GatePicture};
+pub use gate::{Floor, Gate, GateImage, GatePicture};
 pub use pictures::builtin_pictures;
 pub use plan::{Plan, PlannedTensor};
 pub use report::{AnswerDistance, GateReport, LayerReport, PictureReport};

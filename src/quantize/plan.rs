@@ -106,6 +106,12 @@ impl Plan {
         self.tensors.iter().any(PlannedTensor::changes)
     }
 
+    /// The first tensor whose weights the source stores quantised: with one, it is not what a result can be measured by.
+    #[must_use]
+    pub fn quantized_already(&self) -> Option<&PlannedTensor> {
+        self.tensors.iter().find(|t| t.source.is_weight() && !t.source.is_plain_float())
+    }
+
     /// How many tensors of which role go from which type to which, with their bytes: one line each.
     #[must_use]
     pub fn sums(&self) -> String {

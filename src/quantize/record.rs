@@ -9,7 +9,9 @@ pub(super) const RULES_VERSION: u32 = 1;
 
 /// Beginning of the keys that this room writes.
 const OWN_KEYS: &str = "llava.quantize.";
+pub(super) const KEY_VERSION: &str = "llava.quantize.version";
 pub(super) const KEY_SOURCE: &str = "llava.quantize.source_xxh3";
+pub(super) const KEY_ORIGINAL: &str = "llava.quantize.original_xxh3";
 pub(super) const KEY_DATA: &str = "llava.quantize.data_xxh3";
 pub(super) const KEY_CHECKED: &str = "llava.quantize.checked";
 pub(super) const KEY_BELOW_FLOOR: &str = "llava.quantize.below_floor";
@@ -24,6 +26,12 @@ pub(super) fn fingerprint(source: &GgufFile) -> Result<u128> {
             Ok(xxhash_rust::xxh3::xxh3_128(&bytes))
         }
     }
+}
+
+/// Whether a file was written although it is below a floor. What is made from it is no better.
+pub(super) fn is_below_floor(file: &GgufFile) -> bool {
+    // a mark that cannot be read is none that can be trusted to be unset
+    file.value(KEY_BELOW_FLOOR).is_some_and(|v| *v != Value::Bool(false))
 }
 
 /// The source's metadata in its order, with what has changed, and where the file comes from.
@@ -49,15 +57,19 @@ pub(super) fn metadata(source: &GgufFile, source_hash: u128, plan: &Plan) -> Vec
     let lines: Vec<Vec<u8>> =
         lines.map(|t| format!("{} {} -> {}: {}", t.name, t.source, t.target, t.reason).into_bytes()).collect();
     let own = [
-        ("version", Value::U32(RULES_VERSION)),
-        ("rules", plan.rules().to_string().into()),
-        ("plan", Array::from(lines).into()),
+        (KEY_VERSION.to_owned(), Value::U32(RULES_VERSION)),
+        (format!("{OWN_KEYS}rules"), plan.rules().to_string().into()),
+        (format!("{OWN_KEYS}plan"), Array::from(lines).into()),
+        (KEY_SOURCE.to_owned(), format!("{source_hash:032x}").into()),
     ];
-    out.extend(own.map(|(key, value)| (format!("{OWN_KEYS}{key}"), value)));
-    out.push((KEY_SOURCE.to_owned(), format!("{source_hash:032x}").into()));
+    out.extend(own);
+    // a source that was written here says itself where it comes from
+    if let Some(first) = source.value(KEY_ORIGINAL).or_else(|| source.value(KEY_SOURCE)) {
+        out.push((KEY_ORIGINAL.to_owned(), first.clone()));
+    }
     // replaced by the same number of bytes once they are known
     out.push((KEY_DATA.to_owned(), "0".repeat(32).into()));
     out.push((KEY_CHECKED.to_owned(), false.into()));
-    out.push((KEY_BELOW_FLOOR.to_owned(), false.into()));
+    out.push((KEY_BELOW_FLOOR.to_owned(), is_below_floor(source).into()));
     out
 }

@@ -1,5 +1,6 @@
 //! Carrying a plan out: read, convert and write in pieces, on all cores, in bounded memory.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -7,7 +8,7 @@ use rayon::prelude::*;
 
 use super::convert::{Raw, Refusal, convert};
 use super::plan::{Plan, PlannedTensor};
-use super::record::{KEY_BELOW_FLOOR, KEY_CHECKED, KEY_DATA, fingerprint, metadata};
+use super::record::{KEY_BELOW_FLOOR, KEY_CHECKED, KEY_DATA, fingerprint, is_below_floor, metadata};
 use super::report::GateReport;
 use super::rules::Rules;
 use crate::error::{Error, Result};
@@ -18,6 +19,10 @@ use crate::llama::Progress;
 const PIECE: u64 = 1 << 18;
 /// Pieces in the works for each thread: enough that nobody waits for the slowest, some 10 MiB.
 const PIECES_PER_THREAD: usize = 8;
+/// Pieces in the works for all threads together: some 64 MiB, being converted and being written. More threads than these would
+/// only wait for the disk.
+const MOST_PIECES: usize = 32;
+
 /// How to quantise a file.
 #[derive(Clone, Default)]
 pub struct QuantizeParams {
@@ -88,6 +93,7 @@ pub struct Candidate {
     source: PathBuf,
     output: PathBuf,
     overwrite: bool,
+    marked: bool,
 }
 
 impl Candidate {
@@ -96,17 +102,18 @@ impl Candidate {
     /// # Errors
     /// What [`GgufFile::open_split`] and [`check_projector`] say about the source; [`Error::BadTensor`] for weights that are not
     /// finite or larger than their new type holds; [`Error::BadParameter`] where `output` is the source, no regular file, or
-    /// exists and may not be replaced; [`Error::State`] where the source
-    /// changes meanwhile; [`Error::Io`]; [`Error::Cancelled`].
+    /// exists and may not be replaced, or where the rules change nothing; [`Error::State`] where the source changes meanwhile; [`Error::Io`]; [`Error::Cancelled`].
     pub fn write(input: impl AsRef<Path>, output: impl AsRef<Path>, params: &QuantizeParams) -> Result<Self> {
         let input = input.as_ref();
-        // a link stays a link: its target is replaced
-        let output = &std::fs::canonicalize(output.as_ref()).unwrap_or_else(|_| output.as_ref().to_owned());
+        let output = &destination(output.as_ref())?;
         let started = Instant::now();
         let source = GgufFile::open_split(input)?;
         let seen = Fingerprint::new(source.paths())?;
         check_projector(&source)?;
         let plan = Plan::new(&source, &params.rules)?;
+        if !plan.changes() {
+            return Err(bad_source(input, "holds nothing that these rules change: there is nothing to do"));
+        }
         check_output(&source, output, params.overwrite)?;
         let source_hash = fingerprint(&source)?;
         let sealed = write(&source, source_hash, &plan, output, params)?;
@@ -124,7 +131,14 @@ impl Candidate {
             target_bytes: size(sealed.path())?,
             took: started.elapsed(),
         };
-        Ok(Self { sealed, summary, source: input.to_owned(), output: output.to_owned(), overwrite: params.overwrite })
+        Ok(Self {
+            sealed,
+            summary,
+            source: input.to_owned(),
+            output: output.to_owned(),
+            overwrite: params.overwrite,
+            marked: is_below_floor(&source),
+        })
     }
 
     /// Where the file lies until it is published.
@@ -150,24 +164,51 @@ impl Candidate {
     /// # Errors
     /// [`Error::BadParameter`] where a file that may not be replaced has appeared meanwhile; [`Error::Io`].
     pub fn publish(self) -> Result<Summary> {
-        if !self.overwrite && self.output.exists() {
-            return Err(exists(&self.output));
+        if self.overwrite {
+            self.sealed.publish()?;
+            return Ok(self.summary);
         }
-        self.sealed.publish()?;
-        Ok(self.summary)
+        match self.sealed.publish_new() {
+            Ok(()) => Ok(self.summary),
+            Err(Error::Io { source, .. }) if source.kind() == ErrorKind::AlreadyExists => Err(exists(&self.output)),
+            Err(other) => Err(other),
+        }
     }
 
-    /// Gives the file its name if the report is above its floor. With `force` it gets it anyway, and is marked in its metadata.
+    /// Gives the file its name if the report is above its floor. With `force` it gets it anyway, and is marked in its metadata;
+    /// so is what was made from a marked file.
     ///
     /// # Errors
-    /// [`Error::BelowFloor`] with the figures; otherwise as [`Candidate::publish`].
+    /// [`Error::BelowFloor`] with the figures; [`Error::BadParameter`] where the source is quantised itself and so no measure;
+    /// otherwise as [`Candidate::publish`].
     pub fn publish_checked(mut self, report: &GateReport, force: bool) -> Result<Summary> {
+        if self.summary.plan.quantized_already().is_some() {
+            return Err(bad_source(&self.source, "is quantised already: compare with the original"));
+        }
         if !report.passed() && !force {
             return Err(Error::BelowFloor { path: self.source, reason: report.why_not() });
         }
         self.sealed.replace(KEY_CHECKED, true)?;
-        self.sealed.replace(KEY_BELOW_FLOOR, !report.passed())?;
+        self.sealed.replace(KEY_BELOW_FLOOR, self.marked || !report.passed())?;
         self.publish()
+    }
+}
+
+fn bad_source(input: &Path, reason: &str) -> Error {
+    Error::BadParameter { name: "input", value: input.display().to_string(), reason: reason.to_owned() }
+}
+
+/// Where the file goes: a link stays a link, and its target is replaced.
+fn destination(output: &Path) -> Result<PathBuf> {
+    let value = || output.display().to_string();
+    match std::fs::canonicalize(output) {
+        Ok(found) => Ok(found),
+        Err(e) if e.kind() == ErrorKind::NotFound && output.is_symlink() => {
+            let reason = "is a link to a file that is not there".to_owned();
+            Err(Error::BadParameter { name: "output", value: value(), reason })
+        }
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(output.to_owned()),
+        Err(source) => Err(Error::Io { action: "write", path: output.to_owned(), source }),
     }
 }
 
@@ -187,7 +228,10 @@ fn check_output(source: &GgufFile, output: &Path, overwrite: bool) -> Result<()>
     if output.file_name().is_none() {
         return bad("names no file");
     }
-    let Ok(meta) = std::fs::metadata(output) else { return Ok(()) };
+    let meta = match std::fs::metadata(output) {
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(()),
+        other => other.map_err(|source| Error::Io { action: "read", path: output.to_owned(), source })?,
+    };
     for path in source.paths() {
         let same_name = std::fs::canonicalize(path).ok() == std::fs::canonicalize(output).ok();
         if same_name || std::fs::metadata(path).is_ok_and(|m| same_file(&m, &meta)) {
@@ -224,8 +268,9 @@ fn write(
     if !(1..=512).contains(&threads) {
         return Err(bad_threads("1 to 512".to_owned()));
     }
+    let (workers, batch) = in_the_works(threads as usize, pieces(source, plan).take(MOST_PIECES).count());
     let pool = rayon::ThreadPoolBuilder::new()
-        .num_threads(threads as usize)
+        .num_threads(workers)
         .thread_name(|i| format!("llava-quantize-{i}"))
         .build()
         .map_err(|e| bad_threads(e.to_string()))?;
@@ -238,10 +283,16 @@ fn write(
         writer.declare(&t.name, &t.dims, t.target)?;
     }
     let mut sink = writer.begin(output)?;
-    copy(source, plan, &mut sink, &pool, threads as usize, params.progress.as_ref())?;
+    copy(source, plan, &mut sink, &pool, batch, params.progress.as_ref())?;
     let mut sealed = sink.seal()?;
     sealed.replace(KEY_DATA, format!("{:032x}", sealed.data_hash()))?;
     Ok(sealed)
+}
+
+/// How many threads work, and on how many pieces at once, where so many threads are allowed and there is so much to do.
+fn in_the_works(threads: usize, pieces: usize) -> (usize, usize) {
+    let most = MOST_PIECES.min(pieces.max(1));
+    (threads.min(most), (threads * PIECES_PER_THREAD).min(most))
 }
 
 /// A part of a tensor: whole blocks.
@@ -270,11 +321,11 @@ fn copy(
     plan: &Plan,
     sink: &mut GgufSink,
     pool: &rayon::ThreadPool,
-    threads: usize,
+    at_once: usize,
     progress: Option<&Progress>,
 ) -> Result<()> {
     let mut rest = pieces(source, plan);
-    let mut next = || rest.by_ref().take(threads * PIECES_PER_THREAD).collect::<Vec<_>>();
+    let mut next = || rest.by_ref().take(at_once).collect::<Vec<_>>();
     let all = plan.source_bytes().max(1) as f64;
     let (mut done, mut pending) = (0, 0);
     let mut batch = next();
@@ -322,5 +373,20 @@ impl Piece<'_> {
             source.bad_tensor(&self.planned.name, reason)
         })?;
         Ok(out)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_does_not_grow_with_threads() {
+        assert_eq!(in_the_works(1, 10_000), (1, 8));
+        assert_eq!(in_the_works(2, 10_000), (2, 16));
+        assert_eq!(in_the_works(512, 10_000), (32, 32));
+        // nobody is hired who finds nothing to do
+        assert_eq!(in_the_works(512, 3), (3, 3));
+        assert_eq!(in_the_works(4, 0), (1, 1));
     }
 }

@@ -8,10 +8,12 @@ use std::sync::{Arc, Mutex};
 use llava::Error;
 use llava::TokenCount;
 use llava::gguf::{Array, GgufFile, GgufWriter, TensorType, Value};
+use llava::image::{DecodeOptions, load};
 use llava::llama::{CancelToken, Model, ModelParams};
 use llava::mtmd::{GraphTap, Projector, ProjectorParams};
 use llava::quantize::{
-    Candidate, Gate, GatePicture, QuantizeParams, Role, VisionFolder, VisionPrecision, builtin_pictures, quantize,
+    Candidate, Gate, GateImage, GatePicture, QuantizeParams, Role, VisionFolder, VisionPrecision, builtin_pictures,
+    quantize,
 };
 
 use crate::models::{Family, Options, Pair, pair_with};
@@ -19,7 +21,7 @@ use crate::world::{files, picture, projector_params};
 
 /// Two small pictures, a wide and a high one.
 fn pictures() -> Vec<GatePicture> {
-    let one = |name: &str, w, h, seed| GatePicture { name: name.to_owned(), image: picture(w, h, seed) };
+    let one = |name: &str, w, h, seed| GatePicture { name: name.to_owned(), image: picture(w, h, seed).into() };
     vec![one("wide", 140, 84, 1), one("high", 70, 130, 2)]
 }
 
@@ -190,6 +192,22 @@ fn the_gate_refuses_a_file_that_sees_something_else() {
     let stop = gate(None);
     stop.cancel.cancel();
     assert!(matches!(stop.run(&source, &out), Err(Error::Cancelled)));
+}
+
+#[test]
+fn pictures_can_stay_in_their_files() {
+    let source = files(Family::Llava15).projector;
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("models/demo/sign.png");
+    let decoded = load(&path, &DecodeOptions::default()).unwrap().image;
+    let rows = [GateImage::from(decoded), path.into()].map(|image| {
+        let mut gate = gate(None);
+        gate.pictures = vec![GatePicture { name: "sign".to_owned(), image }];
+        gate.run(&source, &source).unwrap().rows
+    });
+    assert!(rows[0] == rows[1] && rows[0].relative_l2 == 0.0);
+    let mut missing = gate(None);
+    missing.pictures.push(GatePicture { name: "none".to_owned(), image: PathBuf::from("none.png").into() });
+    assert!(matches!(missing.run(&source, &source), Err(Error::Io { .. })));
 }
 
 /// Notes names, and panics when told to.

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::args::OutputArgs;
 use crate::console::{note, print, say};
-use crate::exit::{Problem, Stage};
+use crate::exit::{Problem, Stage, USAGE};
 use crate::progress;
 use crate::save::save;
 use crate::signals::Interrupt;
@@ -64,7 +64,7 @@ pub struct QuantizeArgs {
     /// Print what would become of every tensor, and write nothing
     #[arg(long, conflicts_with_all = ["check", "report", "force"])]
     pub dry_run: bool,
-    /// Replace OUT if it exists
+    /// Replace OUT, and a report, if it exists
     #[arg(long)]
     pub overwrite: bool,
     /// Threads [default: physical cores]
@@ -97,11 +97,20 @@ pub fn run(args: &QuantizeArgs, interrupt: &Interrupt) -> Result<()> {
     // read here too, so that what cannot be read is a model file and what cannot be written is not
     let file = GgufFile::open_split(&args.input).context(Stage::Model)?;
     check_projector(&file)?;
+    let plan = Plan::new(&file, &rules)?;
     if args.dry_run {
-        return print(&format!("{}\n", Plan::new(&file, &rules)?));
+        return print(&format!("{plan}\n"));
+    }
+    let Some(output) = &args.output else { return Err(Problem::usage("OUT is missing").into()) };
+    if let (Some(_), Some(t)) = (&args.check, plan.quantized_already()) {
+        let message = format!("{} stores `{}` as {}", args.input.display(), t.name, t.source);
+        return Err(Problem::usage(format!("--check: {message}: compare with the original")).into());
+    }
+    if let Some(report) = &args.report {
+        let kept = file.paths().chain([output.as_path()]).chain(args.model.as_deref());
+        report_place(report, &kept.collect::<Vec<_>>(), args.overwrite)?;
     }
     drop(file);
-    let Some(output) = &args.output else { return Err(Problem::usage("OUT is missing").into()) };
     let gate = gate(args, interrupt)?;
     let params = QuantizeParams {
         rules,
@@ -109,11 +118,11 @@ pub fn run(args: &QuantizeArgs, interrupt: &Interrupt) -> Result<()> {
         overwrite: args.overwrite,
         progress: Some(progress::working("quantising", interrupt)),
     };
-    let candidate = Candidate::write(&args.input, output, &params)?;
+    let candidate = Candidate::write(&args.input, output, &params).map_err(output_hint)?;
     let summary = match gate {
-        None => candidate.publish()?,
+        None => candidate.publish().map_err(output_hint)?,
         Some(gate) => {
-            let report = gate.run(&args.input, candidate.path()).context(Stage::Model)?;
+            let report = gate.run(&args.input, candidate.path()).map_err(gate_stage)?;
             if let Some(path) = &args.report {
                 write_report(path, candidate.summary(), &report)?;
             }
@@ -124,11 +133,33 @@ pub fn run(args: &QuantizeArgs, interrupt: &Interrupt) -> Result<()> {
             if !report.passed() && args.force {
                 note("below the floor: written because of --force, and marked");
             }
-            candidate.publish_checked(&report, args.force)?
+            candidate.publish_checked(&report, args.force).map_err(output_hint)?
         }
     };
     tell(output, &summary);
     Ok(())
+}
+
+/// Says what helps where OUT is in the way.
+fn output_hint(error: Error) -> anyhow::Error {
+    match &error {
+        Error::BadParameter { name: "output", reason, .. } if reason.starts_with("exists already") => {
+            Problem::new(USAGE, error.code(), error.to_string()).hint("--overwrite replaces it").into()
+        }
+        _ => error.into(),
+    }
+}
+
+/// Says what could not be read, or that the comparison found no room for a file of its own.
+fn gate_stage(error: Error) -> anyhow::Error {
+    match &error {
+        Error::Io { action: "write", .. } => {
+            let hint =
+                "the comparison needs some megabytes in the folder for temporary files (TMPDIR), or -m TEXT.gguf";
+            Problem::failed(error.code(), error.to_string()).hint(hint).into()
+        }
+        _ => anyhow::Error::new(error).context(Stage::Model),
+    }
 }
 
 fn rules(args: &QuantizeArgs) -> Result<Rules> {
@@ -178,9 +209,10 @@ fn folder(dir: &Path) -> Result<Vec<GatePicture>> {
     let mut pictures = Vec::new();
     for path in paths.into_iter().filter(|p| p.is_file()) {
         match load(&path, &DecodeOptions::default()) {
-            Ok(decoded) => {
+            // only looked at whether it can be decoded: all of a folder at once may be more than the memory
+            Ok(_) => {
                 let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-                pictures.push(GatePicture { name, image: decoded.image });
+                pictures.push(GatePicture { name, image: path.into() });
             }
             Err(Error::PictureFormat { .. }) => tracing::debug!(file = %path.display(), "no picture"),
             Err(error) => return Err(anyhow::Error::new(error).context(Stage::Picture)),
@@ -200,9 +232,51 @@ fn tell(output: &Path, summary: &Summary) {
     say(format_args!("{}: {before} -> {after} bytes ({percent:+.1} %) in {seconds:.2} s", output.display()));
 }
 
+/// Finds out before minutes of work whether a report can be written: never over a file that is read or made here.
+fn report_place(report: &Path, kept: &[&Path], overwrite: bool) -> Result<()> {
+    let refuse = |path: &Path, why: &str| Problem::usage(format!("--report {}: {why}", path.display()));
+    for path in report_files(report) {
+        let folder = match path.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => folder,
+            _ => Path::new("."),
+        };
+        if !folder.is_dir() {
+            return Err(refuse(&path, "there is no such folder").into());
+        }
+        if kept.iter().any(|other| same_place(&path, other)) {
+            return Err(refuse(&path, "is another file of this command").into());
+        }
+        if path.is_dir() {
+            return Err(refuse(&path, "is a folder").into());
+        }
+        if !overwrite && path.symlink_metadata().is_ok() {
+            return Err(refuse(&path, "exists already").hint("--overwrite replaces it").into());
+        }
+    }
+    Ok(())
+}
+
+/// Whether two paths lead to one file, which may not be there yet.
+fn same_place(a: &Path, b: &Path) -> bool {
+    let place = |path: &Path| {
+        let found =
+            std::fs::canonicalize(path).or_else(|_| std::path::absolute(path)).unwrap_or_else(|_| path.to_owned());
+        match (found.parent().map(std::fs::canonicalize), found.file_name()) {
+            (Some(Ok(folder)), Some(name)) => folder.join(name),
+            _ => found,
+        }
+    };
+    place(a) == place(b)
+}
+
+fn report_files(report: &Path) -> [PathBuf; 2] {
+    ["json", "md"].map(|ending| report.with_extension(ending))
+}
+
 fn write_report(path: &Path, summary: &Summary, report: &GateReport) -> Result<()> {
-    save(&path.with_extension("json"), format!("{:#}\n", json_of(summary, report)).as_bytes())?;
-    save(&path.with_extension("md"), report.markdown().as_bytes())?;
+    let [json, markdown] = report_files(path);
+    save(&json, format!("{:#}\n", json_of(summary, report)).as_bytes())?;
+    save(&markdown, report.markdown().as_bytes())?;
     Ok(())
 }
 
@@ -216,13 +290,14 @@ fn json_of(summary: &Summary, report: &GateReport) -> Value {
         })
     });
     json!({
-        "source": report.source,
+        // a path need not be text, which JSON is
+        "source": report.source.display().to_string(),
         "source_xxh3": format!("{:032x}", summary.source_hash),
         "data_xxh3": format!("{:032x}", summary.data_hash),
         "source_bytes": summary.source_bytes,
         "target_bytes": summary.target_bytes,
         "rules": summary.plan.rules().to_string(),
-        "text_model": report.text_model,
+        "text_model": report.text_model.as_ref().map(|path| path.display().to_string()),
         "passed": report.passed(),
         "floor": { "mean_cosine": report.floor.mean_cosine, "worst_cosine": report.floor.worst_cosine },
         "rows": distance(&report.rows),

@@ -2,12 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
+use llava::Error;
 use llava::quantize::{VisionFolder, VisionPrecision};
 
 use crate::args::ModelArgs;
 use crate::cache;
-use crate::exit::Stage;
+use crate::exit::{Problem, Stage};
 use crate::progress;
 use crate::signals::Interrupt;
 
@@ -21,5 +22,12 @@ pub fn file(args: &ModelArgs, path: &Path, cache_dir: Option<&Path>, interrupt: 
     let from_environment = std::env::var_os("LLAVA_CACHE_DIR").filter(|dir| !dir.is_empty()).map(PathBuf::from);
     let folder = VisionFolder::new(cache::folder(cache_dir.or(from_environment.as_deref()))?);
     let bar = progress::working("quantising the vision tower", interrupt);
-    folder.projector(path, precision, Some(&bar)).context(Stage::Model)
+    folder.projector(path, precision, Some(&bar)).map_err(|error| match &error {
+        // the cache folder's fault, not the model's
+        Error::Io { action: "create" | "write" | "lock", .. } => {
+            let hint = "name another cache folder (--cache-dir), or load the file as it is (--vision as-is)";
+            Problem::failed(error.code(), error.to_string()).hint(hint).into()
+        }
+        _ => anyhow::Error::new(error).context(Stage::Model),
+    })
 }

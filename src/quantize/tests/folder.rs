@@ -3,11 +3,16 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::{names, projector_file};
+use std::fs::File;
+use std::time::{Duration, SystemTime};
+
+use super::{names, projector, projector_file, write};
 use crate::error::Error;
-use crate::gguf::{GgufFile, TensorType};
+use crate::gguf::{Fingerprint, GgufFile, TensorType};
 use crate::llama::Progress;
-use crate::quantize::{QuantizeParams, VisionFolder, VisionPrecision, quantize};
+use crate::quantize::{
+    ProjectorPrecision, QuantizeParams, Rules, TowerPrecision, VisionFolder, VisionPrecision, quantize,
+};
 
 /// Counts files that were written: the last thing a writer says is that all is read.
 fn counter() -> (Progress, Arc<AtomicU32>) {
@@ -91,6 +96,96 @@ fn a_damaged_file_is_made_anew() {
     std::fs::remove_file(&small).unwrap();
     folder.projector(&source, VisionPrecision::Q8_0, None).unwrap();
     assert!(!leftover.exists() && small.exists());
+}
+
+#[test]
+fn no_byte_of_a_header_can_change_unseen() {
+    let (dir, cache) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let source = projector_file(dir.path(), TensorType::F16);
+    let folder = VisionFolder::new(cache.path());
+    let small = folder.projector(&source, VisionPrecision::Q8_0, None).unwrap();
+    let right = std::fs::read(&small).unwrap();
+    let entry = folder.list().unwrap().remove(0);
+    let header = GgufFile::open(&small).unwrap().data_offset() as usize;
+    for at in (0..header).step_by(7) {
+        let mut bytes = right.clone();
+        bytes[at] ^= 1;
+        std::fs::write(&small, bytes).unwrap();
+        assert!(!entry.is_whole(), "byte {at}");
+    }
+    // what a picture's mean is taken for changes every answer
+    let key = b"clip.vision.image_mean";
+    let mean = right.windows(key.len()).position(|w| w == key).unwrap() + key.len() + 4 + 4 + 8;
+    let mut bytes = right.clone();
+    bytes[mean..mean + 4].copy_from_slice(&0.75_f32.to_le_bytes());
+    std::fs::write(&small, bytes).unwrap();
+    assert_eq!(GgufFile::open(&small).unwrap().require::<&[f32]>("clip.vision.image_mean").unwrap()[0], 0.75);
+    assert_eq!(folder.projector(&source, VisionPrecision::Q8_0, None).unwrap(), small);
+    assert!(std::fs::read(&small).unwrap() == right && entry.is_whole());
+    // nor can the checksum
+    std::fs::write(small.with_extension("gguf.xxh3"), "0\n").unwrap();
+    assert!(!entry.is_whole());
+}
+
+#[test]
+fn a_file_in_use_does_not_change_when_another_asks() {
+    let (dir, cache) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let source = projector_file(dir.path(), TensorType::F16);
+    let folder = VisionFolder::new(cache.path());
+    let small = folder.projector(&source, VisionPrecision::Q8_0, None).unwrap();
+    let old = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
+    File::options().write(true).open(&small).unwrap().set_modified(old).unwrap();
+    let lock = File::options().write(true).open(small.with_extension("gguf.lock")).unwrap();
+    lock.set_modified(old).unwrap();
+    assert_eq!(folder.list().unwrap()[0].used, old);
+    let loaded = Fingerprint::new([small.as_path()]).unwrap();
+    assert_eq!(folder.projector(&source, VisionPrecision::Q8_0, None).unwrap(), small);
+    loaded.check().unwrap();
+    assert_eq!(std::fs::metadata(&small).unwrap().modified().unwrap(), old);
+    assert!(folder.list().unwrap()[0].used > old, "last used now");
+}
+
+#[test]
+fn only_the_original_is_the_original() {
+    let (dir, cache) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let folder = VisionFolder::new(cache.path());
+    let reason = |path: &std::path::Path| match folder.projector(path, VisionPrecision::F16, None) {
+        Err(Error::BadParameter { name: "vision", reason, .. }) => reason,
+        other => panic!("{other:?}"),
+    };
+    // a quantised matrix behind the tower loses as much
+    let (keys, mut tensors) = projector(TensorType::F16);
+    tensors.iter_mut().find(|t| t.0 == "mm.2.weight").unwrap().2 = TensorType::Q8_0;
+    let half = write(&dir.path().join("half.gguf"), &keys, &tensors);
+    assert!(reason(&half).contains("mm.2.weight"));
+    // F16 made from more
+    let rules = Rules::new(TowerPrecision::F16, ProjectorPrecision::F16);
+    let converted = dir.path().join("f16.gguf");
+    let params = QuantizeParams { rules, ..QuantizeParams::default() };
+    quantize(projector_file(dir.path(), TensorType::F32), &converted, &params).unwrap();
+    assert!(reason(&converted).contains("converted"));
+}
+
+#[test]
+fn clearing_takes_what_was_left_and_nothing_else() {
+    let (dir, cache) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let source = projector_file(dir.path(), TensorType::F16);
+    let folder = VisionFolder::new(cache.path());
+    let small = folder.projector(&source, VisionPrecision::Q8_0, None).unwrap();
+    let name = small.file_name().unwrap().to_str().unwrap();
+    let lock_name = format!("{name}.lock");
+    let leftover = folder.path().join(format!(".{name}.1-0.tmp"));
+    let no_file = format!("{}-q8_0-1.gguf", "0".repeat(32));
+    std::fs::create_dir(folder.path().join(&no_file)).unwrap();
+    std::fs::write(&leftover, "half").unwrap();
+    assert_eq!(folder.list().unwrap().len(), 1);
+    let lock = File::open(folder.path().join(&lock_name)).unwrap();
+    lock.lock().unwrap();
+    assert_eq!(folder.clear().unwrap(), 1);
+    assert!(leftover.exists() && !small.exists(), "somebody is writing it");
+    drop(lock);
+    assert_eq!(folder.clear().unwrap(), 0);
+    assert_eq!(names(folder.path()), [no_file, lock_name]);
 }
 
 #[test]

@@ -8,7 +8,9 @@ use half::f16;
 use super::{numbers, plan_of, projector, projector_file, write};
 use crate::error::Error;
 use crate::gguf::{GgufFile, TensorType, Value, content_hash};
-use crate::quantize::{Candidate, QuantizeParams, Rules, quantize};
+use crate::quantize::{
+    Candidate, Distance, Floor, GateReport, ProjectorPrecision, QuantizeParams, Rules, TowerPrecision, quantize,
+};
 
 #[test]
 fn every_tensor_is_what_the_plan_says() {
@@ -63,8 +65,68 @@ fn a_second_time_changes_nothing() {
     let (once, twice) = (dir.path().join("once.gguf"), dir.path().join("twice.gguf"));
     quantize(source, &once, &QuantizeParams::default()).unwrap();
     assert!(!plan_of(&once, &Rules::default()).changes());
-    let summary = quantize(&once, &twice, &QuantizeParams { threads: Some(3), ..QuantizeParams::default() }).unwrap();
-    assert_eq!(summary.data_hash, GgufFile::open(&once).unwrap().data_hash().unwrap());
+    let refused = quantize(&once, &twice, &QuantizeParams::default());
+    assert!(matches!(refused, Err(Error::BadParameter { name: "input", .. })) && !twice.exists(), "{refused:?}");
+}
+
+/// A report about one row, as good as can be or as bad.
+fn report(good: bool) -> GateReport {
+    GateReport {
+        source: "source.gguf".into(),
+        text_model: None,
+        pictures: Vec::new(),
+        rows: Distance::between(&[1.0, 0.0], if good { &[1.0, 0.0] } else { &[0.0, 1.0] }, 2).unwrap(),
+        layers: Vec::new(),
+        floor: Floor::default(),
+    }
+}
+
+#[test]
+fn a_mark_stays_whatever_is_made_from_the_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = projector_file(dir.path(), TensorType::F32);
+    let path = |name: &str| dir.path().join(name);
+    let params = |tower, projector| QuantizeParams {
+        rules: Rules::new(tower, projector),
+        overwrite: true,
+        ..QuantizeParams::default()
+    };
+    let halves = params(TowerPrecision::F16, ProjectorPrecision::F16);
+    let blocks = params(TowerPrecision::Q8_0, ProjectorPrecision::F32);
+    let marks = |name: &str| {
+        let file = GgufFile::open(path(name)).unwrap();
+        ["checked", "below_floor"].map(|k| file.require::<bool>(&format!("llava.quantize.{k}")).unwrap())
+    };
+    let candidate =
+        |from: &str, to: &str, params: &QuantizeParams| Candidate::write(path(from), path(to), params).unwrap();
+    Candidate::write(&source, path("bad.gguf"), &halves).unwrap().publish_checked(&report(false), true).unwrap();
+    assert_eq!(marks("bad.gguf"), [true, true]);
+    candidate("bad.gguf", "next.gguf", &blocks).publish().unwrap();
+    assert_eq!(marks("next.gguf"), [false, true]);
+    candidate("bad.gguf", "next.gguf", &blocks).publish_checked(&report(true), false).unwrap();
+    assert_eq!(marks("next.gguf"), [true, true]);
+    // its first ancestor is on record, two files later too
+    let original = format!("{:032x}", content_hash(&source).unwrap());
+    candidate("next.gguf", "last.gguf", &QuantizeParams::default()).publish().unwrap();
+    for name in ["next.gguf", "last.gguf"] {
+        let file = GgufFile::open(path(name)).unwrap();
+        assert_eq!(file.require::<&str>("llava.quantize.original_xxh3").unwrap(), original, "{name}");
+        assert_ne!(file.require::<&str>("llava.quantize.source_xxh3").unwrap(), original, "{name}");
+    }
+    // rows of a quantised file say nothing about what was lost before
+    let refused = candidate("next.gguf", "again.gguf", &QuantizeParams::default()).publish_checked(&report(true), true);
+    assert!(matches!(refused, Err(Error::BadParameter { name: "input", .. })), "{refused:?}");
+    assert!(!path("again.gguf").exists());
+}
+
+#[test]
+fn a_name_can_be_as_long_as_a_name_can_be() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = projector_file(dir.path(), TensorType::F16);
+    let out = dir.path().join(format!("{}.gguf", "n".repeat(250)));
+    quantize(&source, &out, &QuantizeParams::default()).unwrap();
+    assert!(GgufFile::open(&out).is_ok());
+    assert_eq!(super::names(dir.path()).len(), 2);
 }
 
 #[test]
@@ -160,6 +222,15 @@ fn outputs_that_are_refused() {
         std::fs::write(&out, "old").unwrap();
         quantize(&source, &link, &params).unwrap();
         assert!(link.is_symlink() && GgufFile::open(&out).is_ok());
+        std::fs::remove_file(&out).unwrap();
+        for overwrite in [false, true] {
+            assert!(refused(&link, overwrite).contains("not there"));
+            assert!(link.is_symlink() && !out.exists());
+        }
+        let round = dir.path().join("round");
+        std::os::unix::fs::symlink("round", &round).unwrap();
+        assert!(matches!(quantize(&source, &round, &params), Err(Error::Io { .. })));
+        assert!(round.is_symlink());
     }
     assert!(matches!(quantize(&source, dir.path().join("none/out.gguf"), &params), Err(Error::Io { .. })));
     assert_eq!(std::fs::read(&source).unwrap(), before);
@@ -176,6 +247,16 @@ fn a_file_that_appears_meanwhile_is_not_replaced() {
     assert!(matches!(candidate.publish(), Err(Error::BadParameter { name: "output", .. })));
     assert_eq!(std::fs::read(&out).unwrap(), b"somebody else's");
     assert_eq!(super::names(dir.path()), ["mmproj-f16.gguf", "out.gguf"]);
+    // nor is a link that leads nowhere, which `exists` does not see
+    #[cfg(unix)]
+    {
+        let out = dir.path().join("other.gguf");
+        let candidate = Candidate::write(&source, &out, &QuantizeParams::default()).unwrap();
+        std::os::unix::fs::symlink("nowhere", &out).unwrap();
+        assert!(matches!(candidate.publish(), Err(Error::BadParameter { name: "output", .. })));
+        assert!(out.is_symlink());
+        assert_eq!(super::names(dir.path()), ["mmproj-f16.gguf", "other.gguf", "out.gguf"]);
+    }
 }
 
 #[test]

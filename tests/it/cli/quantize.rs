@@ -70,6 +70,46 @@ fn a_checked_file_answers_as_the_original() {
     assert!(std::fs::read(&out).unwrap() == before);
     world.run(&[&args[..], &["--force"]].concat()).ok().says("marked");
     assert!(GgufFile::open(&out).unwrap().require::<bool>("llava.quantize.below_floor").unwrap());
+    // nobody gets rid of the mark by starting from the file that has it
+    world.run(&["quantize", text(&out), "clean.gguf"]).failed(2, "bad-parameter").says("nothing to do");
+    let again = ["quantize", text(&out), "clean.gguf", "--projector", "f32", "--check", "builtin"];
+    world.run(&again).failed(2, "usage").says("compare with the original");
+    assert!(!world.path("clean.gguf").exists());
+}
+
+#[test]
+fn a_report_replaces_nobodys_file() {
+    let world = World::new();
+    let input = world.copy("demo-mmproj-f16.gguf", "in.json");
+    let old = world.write("old.md", "old");
+    let run = |out: &str, more: &[&str]| {
+        world.run(&[&["quantize", text(&input), out, "--check", "builtin", "-t", "1"], more].concat())
+    };
+    run("x.gguf", &["--report", "in"]).failed(2, "usage").says("another file");
+    run("x.gguf", &["--report", "in", "--overwrite"]).failed(2, "usage").says("another file");
+    run("x.json", &["--report", "x.md", "--overwrite"]).failed(2, "usage").says("another file");
+    let model = world.copy("demo-lm-f16.gguf", "model.md");
+    run("x.gguf", &["--report", "model", "-m", text(&model), "--overwrite"]).failed(2, "usage").says("another file");
+    run("x.gguf", &["--report", "old"]).failed(2, "usage").says("exists already").says("--overwrite");
+    run("x.gguf", &["--report", "none/report"]).failed(2, "usage").says("no such folder");
+    assert_eq!(std::fs::read(&old).unwrap(), b"old");
+    assert!(std::fs::read(&input).unwrap() == std::fs::read(source()).unwrap());
+    assert!(!world.path("x.gguf").exists() && !world.path("old.json").exists());
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_report_of_a_file_whose_name_is_no_text() {
+    use std::os::unix::ffi::OsStrExt;
+    let world = World::new();
+    let name = std::ffi::OsStr::from_bytes(b"in-\xff.gguf");
+    std::fs::copy(source(), world.path("").join(name)).unwrap();
+    let args = ["--check", "builtin", "--report", "report", "-t", "1"];
+    let mut command = world.command(&["quantize"]);
+    command.arg(name).arg("out.gguf").args(args);
+    finish(command.spawn().unwrap()).ok();
+    let report: Value = serde_json::from_slice(&std::fs::read(world.path("report.json")).unwrap()).unwrap();
+    assert!(report["source"].as_str().unwrap().starts_with("in-"));
 }
 
 #[test]
@@ -79,7 +119,7 @@ fn what_quantize_refuses() {
     let old = world.write("old.gguf", "old");
     let run = |args: &[&str]| world.run(&[&["quantize", text(&input)], args].concat());
     assert_eq!(run(&[]).code, Some(2), "OUT is missing");
-    run(&[text(&old)]).failed(2, "bad-parameter").says("exists already");
+    run(&[text(&old)]).failed(2, "bad-parameter").says("exists already").says("--overwrite");
     run(&[text(&input), "--overwrite"]).failed(2, "bad-parameter").says("source itself");
     run(&["x.gguf", "--keep", "("]).failed(2, "bad-parameter").says("regular expression");
     assert_eq!(run(&["x.gguf", "--force"]).code, Some(2), "nothing to force without --check");
@@ -111,8 +151,12 @@ fn the_switch_quantises_once_however_many_ask() {
     }
     let folder = world.path("cache/llava/vision");
     let kept = |end: &str| names(&folder).into_iter().filter(|n| n.ends_with(end)).collect::<Vec<_>>();
-    assert_eq!((kept(".gguf").len(), names(&folder).len()), (1, 2), "one file and its lock: {:?}", names(&folder));
+    assert_eq!((kept(".gguf").len(), names(&folder).len()), (1, 3), "a file, lock, checksum: {:?}", names(&folder));
     let small = folder.join(&kept(".gguf")[0]);
+    let made = || std::fs::metadata(&small).unwrap().modified().unwrap();
+    let first = made();
+    world.run(&args).ok();
+    assert_eq!(made(), first, "found, not made");
     assert!(GgufFile::open(&small).unwrap().tensors().iter().any(|t| t.ggml_type == TensorType::Q8_0));
     let list = world.run(&["cache", "list"]).ok().stdout;
     assert!(list.contains(&format!("vision\t{}", &kept(".gguf")[0][..32])), "{list}");
@@ -137,7 +181,11 @@ fn the_switch_quantises_once_however_many_ask() {
     // another folder
     let dir = world.path("elsewhere");
     world.run(&[&args[..], &["--cache-dir", text(&dir)]].concat()).ok();
-    assert_eq!(names(&dir.join("vision")).len(), 2);
+    assert_eq!(names(&dir.join("vision")).len(), 3);
+    // a cache that cannot be written is not the model's fault
+    let no_folder = world.write("no folder", "");
+    let outcome = world.run(&[&args[..], &["--cache-dir", text(&no_folder)]].concat());
+    outcome.failed(1, "io").says("--cache-dir");
     let outcome = finish(world.command(&["cache", "clear"]).spawn().unwrap()).ok();
     assert!(outcome.stderr.contains("vision: 1 entries removed") && !small.exists());
 }
