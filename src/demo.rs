@@ -106,6 +106,15 @@ fn place(folder: &Path, file: &Bundled) -> Result<PathBuf> {
     if holds(&path, file.bytes) {
         return Ok(path);
     }
+    // A file must not be replaced by its like: whoever has loaded it would see another one. Where folders cannot be locked, the
+    // worst is that.
+    let folder_lock = File::open(folder).and_then(|f| f.lock().map(|()| f));
+    if let Err(error) = &folder_lock {
+        tracing::debug!(%error, folder = %folder.display(), "not locked");
+    }
+    if holds(&path, file.bytes) {
+        return Ok(path);
+    }
     let temporary = folder.join(format!("{}.{}", file.name, unique()));
     let written = write_new(&temporary, file.bytes)
         .map_err(io("write", &temporary))
@@ -116,6 +125,7 @@ fn place(folder: &Path, file: &Bundled) -> Result<PathBuf> {
         // where another process holds the file open, some platforms refuse to replace it; it may have the right content by now
         return if holds(&path, file.bytes) { Ok(path) } else { Err(error) };
     }
+    drop(folder_lock);
     Ok(path)
 }
 
@@ -217,6 +227,23 @@ mod tests {
         File::options().write(true).open(&old).unwrap().set_modified(yesterday).unwrap();
         DemoModel::unpack_into(folder.path()).unwrap();
         assert!(!old.exists());
+    }
+
+    /// Whoever has loaded a file must not find another one in its place.
+    #[cfg(unix)]
+    #[test]
+    fn many_at_once_get_one_file() {
+        use std::os::unix::fs::MetadataExt;
+        let folder = tempfile::tempdir().unwrap();
+        let identity = || {
+            let demo = DemoModel::unpack_into(folder.path()).unwrap();
+            [demo.model(), demo.projector()].map(|p| fs::metadata(p).map(|m| (m.ino(), m.ctime_nsec())).unwrap())
+        };
+        let seen: Vec<_> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..8).map(|_| scope.spawn(identity)).collect();
+            threads.into_iter().map(|t| t.join().unwrap()).collect()
+        });
+        assert!(seen.iter().all(|s| *s == seen[0]), "{seen:?}");
     }
 
     #[test]

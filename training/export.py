@@ -1,12 +1,14 @@
 """Parameters <-> GGUF files that llama.cpp loads unmodified.
 
-    python export.py --from state.npz --out DIR [--type f16|f32]
+    python export.py --from state.npz --out DIR [--type f16|f32] [--family qwen2vl]
+    python export.py --from compressor.npz --out DIR --projector DIR/demo-mmproj-f16.gguf
 """
 import argparse
 from pathlib import Path
 
 import gguf
 import numpy as np
+import xxhash
 
 import text
 from data import PATCH, PATCHES, SIDE
@@ -113,7 +115,8 @@ def write_projector(path, vit, proj, half):
     write(w, projector_tensors(vit, proj), half)
 
 
-def write_compressor(path, p):
+def write_compressor(path, p, projector):
+    """`projector`: the file whose tokens it was trained on; its XXH3-128 is written down, so that no other is used with it."""
     kind = "llava-compressor"
     w = gguf.GGUFWriter(path, kind)
     w.add_name("demo-llava-compressor")
@@ -121,6 +124,7 @@ def write_compressor(path, p):
     for k, v in sizes.items():
         w.add_uint32(f"{kind}.{k}", v)
     w.add_float32(f"{kind}.layer_norm_eps", QUERIES["eps"])
+    w.add_string("compressor.projector.fingerprint", xxhash.xxh3_128_hexdigest(projector.read_bytes()))
     tensors = [("query", p["query"]), ("norm.weight", p["nw"]), ("norm.bias", p["nb"])]
     for n, k in COMPRESSOR_NAMES.items():
         tensors += [(n + ".weight", p[k].T), (n + ".bias", p[k + "b"])]
@@ -132,15 +136,17 @@ def read(path):
     return {t.name: np.array(t.data, np.float32) for t in gguf.GGUFReader(path).tensors}
 
 
-def import_model(lm_path, projector_path):
-    """The parameters in the two GGUF files, to train on from. The heads used in training only are not among them."""
-    t, u = read(lm_path), read(projector_path)
+def import_lm(t):
     lm = {"emb": t["token_embd.weight"], "norm": t["output_norm.weight"], "out": t["output.weight"].T}
     for i in range(LM["layers"]):
         b = {k: t[f"blk.{i}.{n}.weight"] for n, k in LM_NORMS.items()}
         lm[f"blk{i}"] = b | {k: t[f"blk.{i}.{n}.weight"].T for n, k in LM_NAMES.items()}
-    vit = {"patch": u["v.patch_embd.weight"].reshape(TOWER["width"], -1).T, "pos": u["v.position_embd.weight"],
-           "pre_w": u["v.pre_ln.weight"], "pre_b": u["v.pre_ln.bias"]}
+    return lm
+
+
+def import_projector(u):
+    """The tower's patch filters and blocks, and the two matrices behind it."""
+    vit = {"patch": u["v.patch_embd.weight"].reshape(TOWER["width"], -1).T}
     for i in range(TOWER["layers"]):
         b = {}
         for n, k in TOWER_NORMS.items():
@@ -151,7 +157,15 @@ def import_model(lm_path, projector_path):
     proj = {}
     for j in (0, 2):
         proj |= {f"w{j}": u[f"mm.{j}.weight"].T, f"b{j}": u[f"mm.{j}.bias"]}
-    return {"vit": vit, "proj": proj, "lm": lm}
+    return {"vit": vit, "proj": proj}
+
+
+def import_model(lm_path, projector_path):
+    """The parameters in the two GGUF files, to train on from. The heads used in training only are not among them."""
+    u = read(projector_path)
+    p = import_projector(u) | {"lm": import_lm(read(lm_path))}
+    p["vit"] |= {"pos": u["v.position_embd.weight"], "pre_w": u["v.pre_ln.weight"], "pre_b": u["v.pre_ln.bias"]}
+    return p
 
 
 def main():
@@ -159,11 +173,17 @@ def main():
     ap.add_argument("--from", dest="state", required=True, help="what train.py saved")
     ap.add_argument("--out", type=Path, required=True, help="folder of the GGUF files")
     ap.add_argument("--type", choices=["f16", "f32"], default="f16")
+    ap.add_argument("--projector", type=Path, help="of a compressor: the projector file it is for")
+    ap.add_argument("--family", choices=["llava", "qwen2vl"], default="llava")
     args = ap.parse_args()
     params = load(args.state)["params"]
     args.out.mkdir(parents=True, exist_ok=True)
     if "compressor" in params:
-        write_compressor(args.out / "demo-compressor-f32.gguf", params["compressor"])
+        write_compressor(args.out / "demo-compressor-f32.gguf", params["compressor"], args.projector)
+    elif args.family == "qwen2vl":
+        import second  # it takes its tensor names from here
+
+        second.write(args.out, params, args.type == "f16")
     else:
         half = args.type == "f16"
         write_lm(args.out / f"demo-lm-{args.type}.gguf", params["lm"], half)

@@ -9,15 +9,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from data import GRID, LABELS, PATCH, PATCHES
-from text import COUNTS, PREFIX, VOCAB
+from text import COUNTS, VICUNA, VOCAB
 
 TOWER = {"width": 128, "heads": 4, "layers": 4, "inner": 512, "eps": 1e-5}
 LM = {"width": 160, "heads": 5, "layers": 4, "inner": 416, "eps": 1e-5, "theta": 10000.0, "context": 2048}
 HEAD = LM["width"] // LM["heads"]
 QUERIES = {"count": 64, "side": 8, "heads": 8, "eps": 1e-5}
 MEAN = np.array([0.48145466, 0.4578275, 0.40821073], np.float32)
-SINK = 6.0
 STD = np.array([0.26862954, 0.26130258, 0.27577711], np.float32)
+SINK, OBJECTS = 6.0, 16  # parts of attention on `<s>` when counting; most objects, letters or cells of a picture
 
 
 def heads_up(params):
@@ -119,9 +119,9 @@ def pixels(u8):
     return x.reshape(-1, PATCHES, 3 * PATCH * PATCH)
 
 
-def tower(p, x):
-    """Patch rows -> features [B, 196, 128]: pre-norm blocks, quick GELU, no class token, no norm at the end."""
-    x = layer_norm(x @ p["patch"] + p["pos"], p["pre_w"], p["pre_b"], TOWER["eps"])
+def tower(p, u8):
+    """Pictures -> features [B, 196, 128]: pre-norm blocks, quick GELU, no class token, no norm at the end."""
+    x = layer_norm(pixels(u8) @ p["patch"] + p["pos"], p["pre_w"], p["pre_b"], TOWER["eps"])
     split = x.shape[:2] + (TOWER["heads"], TOWER["width"] // TOWER["heads"])
     for i in range(TOWER["layers"]):
         b = p[f"blk{i}"]
@@ -138,49 +138,78 @@ def project(p, x):
 
 
 def rope(x, pos):
-    """Rotates the adjacent pairs (0, 1), (2, 3), ...: the kind the `llama` architecture uses in GGUF."""
-    a = pos[..., None] * (LM["theta"] ** (-np.arange(0, HEAD, 2) / HEAD)).astype(np.float32)
+    """Rotates the adjacent pairs (0, 1), (2, 3), ... by positions [B, T, 1]: the kind `llama` uses in GGUF."""
+    a = pos * (LM["theta"] ** (-np.arange(0, HEAD, 2) / HEAD)).astype(np.float32)
     c, s = jnp.cos(a)[..., None, :], jnp.sin(a)[..., None, :]
     x = x.reshape(x.shape[:-1] + (-1, 2))
     x0, x1 = x[..., 0], x[..., 1]
     return jnp.stack([x0 * c - x1 * s, x0 * s + x1 * c], -1).reshape(x.shape[:-2] + (-1,))
 
 
-def decode(p, visual, token, segment, rows, shift=0):
+def decode(p, visual, token, segment, rows, shift=0, family=None):
     """Logits [B, A, vocabulary] at the text positions `rows` [B, A], and the last layer's attention [B, heads, A, prefix].
 
     `visual` [B, N, 160] is followed by packed text segments [B, T]; each sees the prefix and its own past, and its positions
-    restart behind the picture (plus `shift`). The picture is causal, as in llama.cpp."""
-    batch, n = visual.shape[:2]
-    prefix, t = len(PREFIX) + n, token.shape[1]
-    start = jnp.broadcast_to(p["emb"][np.array(PREFIX)], (batch, len(PREFIX), LM["width"]))
+    restart behind the picture (plus `shift`). The picture is causal, as in llama.cpp. `family`: see `Llava`."""
+    family, (batch, n), t = family or LLAVA, visual.shape[:2], token.shape[1]
+    ids, rotate = np.array(family.dialect.prefix), family.rotate
+    place, behind = family.places(n)
+    prefix = len(place)
+    start = jnp.broadcast_to(p["emb"][ids], (batch, len(ids), LM["width"]))
     index = jnp.arange(t)
     same = segment[:, :, None] == segment[:, None, :]
-    pos_text = (prefix + index - same.argmax(-1) + shift).astype(jnp.float32)
-    pos = jnp.concatenate([jnp.broadcast_to(jnp.arange(prefix, dtype=jnp.float32), (batch, prefix)), pos_text], 1)
+    pos_text = (behind + index - same.argmax(-1) + shift).astype(jnp.float32)[..., None]
+    pos_text = jnp.broadcast_to(pos_text, pos_text.shape[:2] + place.shape[1:])
+    pos = jnp.concatenate([jnp.broadcast_to(jnp.asarray(place, jnp.float32), (batch,) + place.shape), pos_text], 1)
     own = same & (index[None, :, None] >= index[None, None, :])
     mask_text = jnp.concatenate([jnp.ones((batch, t, prefix), bool), own], -1)[:, None]
     mask_prefix = jnp.tril(jnp.ones((prefix, prefix), bool))[None, None]
     h = jnp.concatenate([start, visual, p["emb"][token]], 1)
-    def split(y, w):
-        return (y.reshape(-1, LM["width"]) @ w).reshape(y.shape[:2] + (LM["heads"], HEAD))
+
+    def split(y, b, name):
+        y = (y.reshape(-1, LM["width"]) @ b[name]).reshape(y.shape[:2] + (-1,)) + b.get(name + "b", 0.0)
+        return y.reshape(y.shape[:2] + (LM["heads"], HEAD))
 
     for i in range(LM["layers"]):
         b = p[f"blk{i}"]
         y = rms_norm(h, b["n1"])
-        k, v = rope(split(y, b["k"]), pos), split(y, b["v"])
+        k, v = rotate(split(y, b, "k"), pos), split(y, b, "v")
         if i < LM["layers"] - 1:
-            q = rope(split(y, b["q"]), pos)
+            q = rotate(split(y, b, "q"), pos)
             a = jnp.concatenate([attend(q[:, :prefix], k[:, :prefix], v[:, :prefix], mask_prefix),
                                  attend(q[:, prefix:], k, v, mask_text)], 1)
         else:  # only the asked-for rows are needed from here on
             pick = lambda x: jnp.take_along_axis(x, rows.reshape(rows.shape + (1,) * (x.ndim - 2)), 1)
-            h, q = pick(h[:, prefix:]), rope(split(pick(y[:, prefix:]), b["q"]), pick(pos[:, prefix:, None])[..., 0])
+            h, q = pick(h[:, prefix:]), rotate(split(pick(y[:, prefix:]), b, "q"), pick(pos[:, prefix:]))
             a, looks = attend(q, k, v, jnp.take_along_axis(mask_text, rows[:, None, :, None], 2), weights=True)
         h = h + a.reshape(a.shape[:2] + (-1,)) @ b["o"]
         y = rms_norm(h, b["n2"]).reshape(-1, LM["width"])  # as one matrix: its gradient is a third cheaper on a CPU
         h = h + ((jax.nn.silu(y @ b["gate"]) * (y @ b["up"])) @ b["down"]).reshape(h.shape)
     return rms_norm(h, p["norm"]) @ p["out"], looks[..., :prefix]
+
+
+class Llava:
+    """What differs between the models: tower and projector, template, positions. `second.Qwen2vl` is the other one."""
+    dialect, init, across = VICUNA, staticmethod(init), GRID
+    tower, project, rotate = staticmethod(tower), staticmethod(project), staticmethod(rope)
+
+    @staticmethod
+    def places(n):
+        """Positions [T, axes] of template and `n` visual tokens, and the position of the first token behind them."""
+        end = len(VICUNA.prefix) + n
+        return np.arange(end)[:, None], end
+
+    def sized(self, u8):
+        """The family for pictures of this size; there is one size here."""
+        return self
+
+    @staticmethod
+    def pool(owners):
+        """Shares of objects in patches [B, 196, objects] -> in visual tokens."""
+        return owners
+
+
+LLAVA = Llava()
 
 
 def compress(p, visual):
@@ -211,10 +240,10 @@ def dense_loss(p, features, labels, weights=(2.0, 2.0, 0.5, 1.0)):
     return loss, jnp.stack(right)
 
 
-def position_loss(p, visual):
+def position_loss(p, visual, family):
     """Keeps a token's row and column linearly readable, which the compressor's start needs."""
     out = (visual @ p["pw"] + p["pb"]).reshape(visual.shape[:2] + (2, GRID))
-    where = jnp.stack([jnp.arange(PATCHES) // GRID, jnp.arange(PATCHES) % GRID], -1)
+    where = np.stack(np.divmod(np.arange(visual.shape[1]), family.across), -1)
     return cross_entropy(out, jnp.broadcast_to(where, visual.shape[:2] + (2,))).mean()
 
 
@@ -222,20 +251,23 @@ def answer_loss(logits, want, valid):
     return (cross_entropy(logits, want) * valid).sum() / valid.sum()
 
 
-def pointing_loss(looks, owner, centre, point):
+def pointing_loss(looks, owner, point, family):
     """Supervised attention of the last layer, at answer tokens that speak of objects (`point` bits).
 
-    They shall look at the objects' patches; counts, at each object's centre with one part and at `<s>` with `SINK` parts, so that
-    how much of the last head's attention lies on the picture tells the number.
-    `looks` [B, heads, A, prefix] from `decode`; `owner` [B, 196], `centre` bool [B, 196]; `point` [B, A]. Returns both losses."""
-    bits = jnp.where(owner > 0, 1 << jnp.maximum(owner.astype(jnp.int32) - 1, 0), 0)
-    hit = (bits[:, None, :] & point[:, :, None]) != 0
+    They shall look at the objects' patches. For a count every head shall give each object one part, spread over its patches as it
+    likes, and `<s>` `SINK` parts, so that the share on the picture tells the number.
+    `looks` [B, heads, A, prefix] from `decode`; `owner` [B, 196]; `point` [B, A]. Returns both losses."""
+    bits = 1 << jnp.arange(OBJECTS)
+    tokens = family.pool((owner[..., None] == 1 + jnp.arange(OBJECTS)).astype(jnp.float32))
+    asked = ((point[..., None] & bits) != 0)[:, None]  # [B, 1, A, objects]
+    mass = jnp.einsum("bhap,bpo->bhao", looks[..., -tokens.shape[1] :], tokens)
     counts = (point & COUNTS) != 0
-    mass = (looks[..., len(PREFIX) :].mean(1) * hit).sum(-1)
-    speaks = hit.any(-1) & ~counts
-    pointing = (-jnp.log(mass + 1e-4) * speaks).sum() / (speaks.sum() + 1e-9)
-    log, hit = jnp.log(looks[:, -1] + 1e-6), hit & centre[:, None, :]
-    n = hit.sum(-1)
+    speaks = asked.any(-1)[:, 0] & ~counts
+    pointing = (-jnp.log((mass * asked).sum(-1).mean(1) + 1e-4) * speaks).sum() / (speaks.sum() + 1e-9)
+    n, sink, log = asked.sum(-1), jnp.log(looks[..., 0] + 1e-6), jnp.log(mass + 1e-6)
     entropy = (SINK * jnp.log(SINK + n) - SINK * math.log(SINK) + n * jnp.log(SINK + n)) / (SINK + n)
-    gap = -(SINK * log[..., 0] + (log[..., len(PREFIX) :] * hit).sum(-1)) / (SINK + n) - entropy
-    return pointing, (gap * counts).sum() / (counts.sum() + 1e-9)
+    gap = -(SINK * sink + (log * asked).sum(-1)) / (SINK + n) - entropy
+    total = jnp.log((mass * asked).sum(-1) + 1e-6)
+    off = jnp.abs(n * (total - sink - jnp.log(jnp.maximum(n, 1) / SINK)))  # about how far the number is from right
+    counting = (gap + jnp.where(off < 1, 0.5 * off * off, off - 0.5)).mean(1)
+    return pointing, (counting * counts).sum() / (counts.sum() + 1e-9)

@@ -1,23 +1,17 @@
-"""The second model, Qwen2-VL-shaped: 2x2 merger, M-RoPE, `qwen2vl` text architecture. Forward pass and export; not trained yet.
+"""The second model, Qwen2-VL-shaped: 2x2 merger, M-RoPE, `qwen2vl` text architecture. Forward pass and export.
 
-    python second.py --out DIR    writes an untrained model, a picture, and what greedy decoding must give for it
-
-`check.py cli` compares those answers with llama.cpp, so that training it later starts from arithmetic known to be the same.
+`train.py --family qwen2vl` trains it, `export.py --family qwen2vl` writes its files. What an untrained one says must be what
+llama.cpp says already: `check.py untrained`.
 """
-import argparse
-import json
-from pathlib import Path
-
 import gguf
 import jax
 import jax.numpy as jnp
 import numpy as np
-from PIL import Image
 
 import data
 import text
-from export import LM_NAMES, LM_NORMS, TOWER_NAMES, TOWER_NORMS, write
-from model import LM, MEAN, STD, TOWER, attend, init, layer_norm, matrix, rms_norm
+from export import LM_NAMES, LM_NORMS, TOWER_NAMES, TOWER_NORMS, import_lm, import_projector, read, write as write_file
+from model import LLAVA, LM, MEAN, STD, TOWER, attend, init, layer_norm, matrix
 
 SPECIAL = ["<|im_start|>", "<|im_end|>", "<|vision_start|>", "<|vision_end|>", "<|image_pad|>"]
 VOCAB = text.VOCAB + SPECIAL
@@ -29,7 +23,6 @@ TEMPLATE = (
 HEAD = LM["width"] // LM["heads"]
 SECTIONS = [4, 6, 6, 0]  # of half a head: turned by time, row, column
 MERGE = 2
-SIDE = data.GRID // MERGE  # 7: a 224 x 224 picture gives 49 visual tokens
 
 
 def start(seed=0):
@@ -51,16 +44,11 @@ def start(seed=0):
     return {"vit": vit, "proj": proj, "lm": lm}
 
 
-def patches(u8):
-    """uint8 [B, H, W, 3], sides divisible by 32 -> patch rows [B, N, 768] and their (row, column) [N, 2].
-
-    The four patches of a 2x2 block are neighbours in the sequence: block row, block column, row within, column within."""
+def pixels(u8):
+    """uint8 [B, H, W, 3], sides divisible by 32 -> patch rows [B, rows, columns, 768] in channel, y, x order."""
     b, h, w = u8.shape[0], u8.shape[1] // data.PATCH, u8.shape[2] // data.PATCH
     x = (u8.astype(jnp.float32) / 255.0 - MEAN) / STD
-    x = x.reshape(b, h // MERGE, MERGE, data.PATCH, w // MERGE, MERGE, data.PATCH, 3).transpose(0, 1, 4, 2, 5, 7, 3, 6)
-    row, column = np.meshgrid(np.arange(h), np.arange(w), indexing="ij")
-    blocks = np.stack([row, column], -1).reshape(h // MERGE, MERGE, w // MERGE, MERGE, 2).transpose(0, 2, 1, 3, 4)
-    return x.reshape(b, h * w, 3 * data.PATCH**2), blocks.reshape(-1, 2)
+    return x.reshape(b, h, data.PATCH, w, data.PATCH, 3).transpose(0, 1, 3, 5, 2, 4).reshape(b, h, w, 3 * data.PATCH**2)
 
 
 def turn(x, angles):
@@ -70,66 +58,74 @@ def turn(x, angles):
     return jnp.concatenate([x0 * c - x1 * s, x0 * s + x1 * c], -1)
 
 
-def see(p, u8):
-    """Pictures -> visual tokens [B, N / 4, 160]: rotary positions, pre-norm blocks with quick GELU, norm, merger."""
-    x, place = patches(u8)
-    vit, size = p["vit"], TOWER["width"] // TOWER["heads"]
+def tower(p, u8):
+    """Pictures -> features [B, rows * columns, 128] in raster order: rotary positions, pre-norm blocks, quick GELU, norm.
+
+    llama.cpp orders the patches by 2 x 2 blocks; since places are in the rotation alone, order makes no difference here."""
+    x, size = pixels(u8), TOWER["width"] // TOWER["heads"]
+    place = np.stack(np.meshgrid(np.arange(x.shape[1]), np.arange(x.shape[2]), indexing="ij"), -1).reshape(-1, 2)
     rate = 10000.0 ** (-np.arange(size // 4) / (size // 4))
     angles = jnp.asarray((place[:, :, None] * rate).reshape(len(place), -1), jnp.float32)  # rows, then columns
-    x = 2 * (x @ vit["patch"])
+    x = 2 * (x.reshape(x.shape[0], len(place), -1) @ p["patch"])
     split = x.shape[:2] + (TOWER["heads"], size)
     for i in range(TOWER["layers"]):
-        b = vit[f"blk{i}"]
+        b = p[f"blk{i}"]
         y = layer_norm(x, b["ln1_w"], b["ln1_b"], TOWER["eps"])
         q, k, v = ((y @ b[n] + b[n + "b"]).reshape(split) for n in "qkv")
         x = x + attend(turn(q, angles), turn(k, angles), v).reshape(x.shape) @ b["o"] + b["ob"]
         y = layer_norm(x, b["ln2_w"], b["ln2_b"], TOWER["eps"]) @ b["up"] + b["upb"]
         x = x + (y * jax.nn.sigmoid(1.702 * y)) @ b["down"] + b["downb"]
-    x = layer_norm(x, vit["post_w"], vit["post_b"], TOWER["eps"])
-    x = x.reshape(x.shape[0], -1, MERGE * MERGE * TOWER["width"])
-    return jax.nn.gelu(x @ p["proj"]["w0"] + p["proj"]["b0"], approximate=True) @ p["proj"]["w2"] + p["proj"]["b2"]
+    return layer_norm(x, p["post_w"], p["post_b"], TOWER["eps"])
 
 
-def positions(before, rows, columns, after):
-    """M-RoPE positions [T, 3] (time, row, column) of text, a picture of rows x columns tokens, text.
-
-    The picture stands still in time and takes as many positions as its longer side."""
-    grid = np.stack([np.zeros(rows * columns), np.repeat(np.arange(rows), columns), np.tile(np.arange(columns), rows)], 1)
-    tail = before + max(rows, columns) + np.arange(after)
-    return np.concatenate([np.tile(np.arange(before)[:, None], 3), before + grid, np.tile(tail[:, None], 3)]).astype(np.float32)
+def blocks(x, rows, columns):
+    """[B, rows * columns, d] in raster order -> [B, N / 4, 4, d]: the four patches of each 2 x 2 block."""
+    x = x.reshape(x.shape[0], rows // MERGE, MERGE, columns // MERGE, MERGE, -1).transpose(0, 1, 3, 2, 4, 5)
+    return x.reshape(x.shape[0], rows * columns // MERGE**2, MERGE**2, -1)
 
 
-def decode(p, h, pos):
-    """Logits [B, T, vocabulary] of embeddings [B, T, 160] at positions [T, 3], causal."""
-    rate = LM["theta"] ** (-np.arange(HEAD // 2) * 2 / HEAD)
-    axis = np.repeat(np.arange(4), SECTIONS)
-    angles = jnp.asarray(pos[:, axis] * rate, jnp.float32)
-    mask = jnp.tril(jnp.ones((h.shape[1], h.shape[1]), bool))[None, None]
-    for i in range(LM["layers"]):
-        b = p[f"blk{i}"]
-        y = rms_norm(h, b["n1"])
-        q, k, v = ((y @ b[n] + b[n + "b"]).reshape(h.shape[:2] + (LM["heads"], HEAD)) for n in "qkv")
-        h = h + attend(turn(q, angles), turn(k, angles), v, mask).reshape(h.shape) @ b["o"]
-        y = rms_norm(h, b["n2"])
-        h = h + (jax.nn.silu(y @ b["gate"]) * (y @ b["up"])) @ b["down"]
-    return rms_norm(h, p["norm"]) @ p["out"]
+def project(p, x, rows=data.GRID, columns=data.GRID):
+    """The merger: features -> visual tokens [B, N / 4, 160]."""
+    x = blocks(x, rows, columns).reshape(x.shape[0], -1, MERGE**2 * TOWER["width"])
+    return jax.nn.gelu(x @ p["w0"] + p["b0"], approximate=True) @ p["w2"] + p["b2"]
 
 
-def greedy(p, picture, question, steps):
-    """Token ids of the greedy answer; special tokens other than the end count as text does."""
-    visual = see(p, picture[None])[0]
-    head = [START] + text.encode("user\n") + [VISION_START]
-    tail = [VISION_END] + text.encode(question) + [END] + text.encode("\n") + [START] + text.encode("assistant\n")
-    rows, columns = picture.shape[0] // (data.PATCH * MERGE), picture.shape[1] // (data.PATCH * MERGE)
-    answer = []
-    while len(answer) < steps:
-        ids = tail + answer
-        h = jnp.concatenate([p["lm"]["emb"][np.array(head)], visual, p["lm"]["emb"][np.array(ids)]])[None]
-        best = int(decode(p["lm"], h, positions(len(head), rows, columns, len(ids)))[0, -1].argmax())
-        if best == END:
-            break
-        answer.append(best)
-    return answer
+def rotate(x, pos):
+    """M-RoPE of [B, T, heads, size] at positions [B, T, 3]."""
+    rate = (LM["theta"] ** (-np.arange(HEAD // 2) * 2 / HEAD)).astype(np.float32)
+    return turn(x, pos[..., np.repeat(np.arange(4), SECTIONS)] * rate)
+
+
+class Qwen2vl:
+    """This model in the place of `model.Llava`, for pictures of `rows` x `columns` patches."""
+    dialect = text.Dialect([START] + text.encode("user\n") + [VISION_START], [VISION_END],
+                           [END] + text.encode("\n") + [START] + text.encode("assistant\n"), [], END)
+    init, tower, rotate = staticmethod(start), staticmethod(tower), staticmethod(rotate)
+
+    def __init__(self, rows=data.GRID, columns=data.GRID):
+        self.rows, self.columns, self.across = rows, columns, columns // MERGE
+
+    def sized(self, u8):
+        return Qwen2vl(u8.shape[1] // data.PATCH, u8.shape[2] // data.PATCH)
+
+    def project(self, p, x):
+        return project(p, x, self.rows, self.columns)
+
+    def places(self, n):
+        """Time, row and column of template and visual tokens. A picture stands still in time and takes as many positions as
+        its longer side."""
+        before, rows, columns = len(self.dialect.prefix), self.rows // MERGE, self.columns // MERGE
+        assert n == rows * columns
+        grid = np.stack([np.zeros(n, int), np.repeat(np.arange(rows), columns), np.tile(np.arange(columns), rows)], 1)
+        return np.concatenate([np.tile(np.arange(before)[:, None], 3), before + grid]), before + max(rows, columns)
+
+    def pool(self, owners):
+        """A token that covers several objects speaks of each with its share of the covered patches."""
+        covered = blocks(owners, self.rows, self.columns).sum(2)
+        return covered / jnp.maximum(covered.sum(-1, keepdims=True), 1)
+
+
+FAMILIES = {"llava": LLAVA, "qwen2vl": Qwen2vl()}
 
 
 def write_lm(path, p, half):
@@ -168,7 +164,7 @@ def write_lm(path, p, half):
         tensors += [(f"blk.{i}.{n}.weight", b[k]) for n, k in LM_NORMS.items()]
         tensors += [(f"blk.{i}.{n}.weight", b[k].T) for n, k in LM_NAMES.items()]
         tensors += [(f"blk.{i}.attn_{k}.bias", b[k + "b"]) for k in "qkv"]
-    write(w, tensors, half)
+    write_file(w, tensors, half)
 
 
 def write_projector(path, vit, proj, half):
@@ -199,31 +195,20 @@ def write_projector(path, vit, proj, half):
             tensors += [(f"v.blk.{i}.{n}.weight", b[k].T), (f"v.blk.{i}.{n}.bias", b[k + "b"])]
     for j in (0, 2):
         tensors += [(f"mm.{j}.weight", proj[f"w{j}"].T), (f"mm.{j}.bias", proj[f"b{j}"])]
-    write(w, tensors, half)
+    write_file(w, tensors, half)
 
 
-def main():
-    ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    ap.add_argument("--out", type=Path, required=True)
-    ap.add_argument("--type", choices=["f16", "f32"], default="f32")
-    ap.add_argument("--steps", type=int, default=16, help="length of the answers")
-    args = ap.parse_args()
-    args.out.mkdir(parents=True, exist_ok=True)
-    p, half = start(), args.type == "f16"
-    hide = np.setdiff1d(np.arange(len(VOCAB)), [i for i, t in enumerate(text.VOCAB) if len(t) == 1 and t.isascii()])
-    p["lm"]["out"][:, hide] = 0  # an untrained model would mostly say bytes and special tokens, which have no text to compare
-    write_lm(args.out / f"demo-qwen2vl-lm-{args.type}.gguf", p["lm"], half)
-    write_projector(args.out / f"demo-qwen2vl-mmproj-{args.type}.gguf", p["vit"], p["proj"], half)
-    square, other = (data.held_out("grid", i, data.SAMPLES)[0] for i in (0, 1))
-    pictures = {"square": square, "wide": np.concatenate([square, other[:, :96]], 1)}
-    pictures["tall"] = np.concatenate([square, other[:96]])
-    with open(args.out / "samples.jsonl", "w") as file:
-        for name, picture in pictures.items():
-            Image.fromarray(picture).save(args.out / f"{name}.png")
-            got = text.decode(greedy(p, picture, "What is this?", args.steps))
-            line = {"image": f"{name}.png", "task": "any", "question": "What is this?", "answer": "", "greedy": got}
-            file.write(json.dumps(line) + "\n")
+def write(out, params, half):
+    kind = "f16" if half else "f32"
+    write_lm(out / f"demo-qwen2vl-lm-{kind}.gguf", params["lm"], half)
+    write_projector(out / f"demo-qwen2vl-mmproj-{kind}.gguf", params["vit"], params["proj"], half)
 
 
-if __name__ == "__main__":
-    main()
+def import_model(lm_path, projector_path):
+    """As `export.import_model`."""
+    t, u = read(lm_path), read(projector_path)
+    p = import_projector(u) | {"lm": import_lm(t)}
+    p["vit"] |= {"post_w": u["v.post_ln.weight"], "post_b": u["v.post_ln.bias"]}
+    for i in range(LM["layers"]):
+        p["lm"][f"blk{i}"] |= {k + "b": t[f"blk.{i}.attn_{k}.bias"] for k in "qkv"}
+    return p

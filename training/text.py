@@ -3,6 +3,8 @@
 Vocabulary: 0 `<unk>`, 1 `<s>`, 2 `</s>`, 3..258 bytes, 259 the space mark U+2581, 260.. printable ASCII. No piece has two
 characters, so no merge rule can differ between this file and llama.cpp.
 """
+from dataclasses import dataclass
+
 import numpy as np
 
 VOCAB = ["<unk>", "<s>", "</s>"] + [f"<0x{b:02X}>" for b in range(256)] + ["\u2581"] + [chr(c) for c in range(33, 127)]
@@ -28,23 +30,30 @@ def decode(ids):
     return "".join(_CHARACTER.get(int(i), "?") for i in ids)
 
 
-PREFIX = [BOS] + encode("USER: ")  # before the visual tokens
+@dataclass(frozen=True)
+class Dialect:
+    """Token ids around the picture, the question and the answer."""
+    prefix: list  # before the visual tokens
+    before: list  # between these and the question
+    after: list
+    lead: list  # in front of the answer; part of what the model says
+    end: int
+
+    def prompt(self, question):
+        """Token ids after the visual tokens, up to where the answer starts."""
+        return self.before + encode(question) + self.after
+
+    def answer(self, answer):
+        return self.lead + encode(answer) + [self.end]
 
 
-def prompt_ids(question):
-    """Token ids after the visual tokens, up to where the answer starts."""
-    return encode(question + "\nASSISTANT:")
-
-
-def answer_ids(answer):
-    return encode(" " + answer) + [EOS]
-
+VICUNA = Dialect([BOS] + encode("USER: "), [], encode("\nASSISTANT:"), encode(" "), EOS)
 
 COUNTS = 1 << 16  # flag among the object bits: the token says how many they are
 WIDTH, ANSWERS = 256, 96  # text tokens and answer tokens of one packed row
 
 
-def pack(rng, questions):
+def pack(rng, questions, dialect):
     """One training row: as many questions in random order as fit.
 
     Returns int arrays of shape [WIDTH]: token, segment (0 is padding, from 1 up otherwise), 1 where the token belongs to an
@@ -55,24 +64,25 @@ def pack(rng, questions):
     used = answers = count = 0
     for i in rng.permutation(len(questions)):
         q = questions[i]
-        head, tail = prompt_ids(q.text), answer_ids(q.answer)
+        head, tail = dialect.prompt(q.text), dialect.answer(q.answer)
         if used + len(head) + len(tail) > WIDTH or answers + len(tail) > ANSWERS:
             continue
         count += 1
         answers += len(tail)
         first, end = used + len(head), used + len(head) + len(tail)
         token[used:end], segment[used:end], target[first:end] = head + tail, count, 1
-        for start, stop, owners in q.spans:  # +1: the space in front of the answer
-            point[first + 1 + start : first + 1 + stop] = owners
+        said = first + len(dialect.lead)
+        for start, stop, owners in q.spans:
+            point[said + start : said + stop] = owners
         used = end
     return token, segment, target, point
 
 
-def single(questions, width=112):
+def single(questions, dialect, width=112):
     """One question a row, for evaluation: token, segment, target of shape [len(questions), width]."""
     out = [np.zeros((len(questions), width), np.int32) for _ in range(3)]
     for i, q in enumerate(questions):
-        head, tail = prompt_ids(q.text), answer_ids(q.answer)
+        head, tail = dialect.prompt(q.text), dialect.answer(q.answer)
         n = len(head) + len(tail)
         out[0][i, :n], out[1][i, :n], out[2][i, len(head) : n] = head + tail, 1, 1
     return out

@@ -18,8 +18,8 @@ import numpy as np
 
 import check
 import compressor
-import data
 import model
+import second
 from export import import_model
 from feed import Feed, TowerFeed
 from store import load, save
@@ -75,7 +75,7 @@ def tower_stage(args, start):
     params = {"vit": start["vit"], "aux": start["aux"]}
 
     def loss(p, frozen, b):
-        features = model.tower(p["vit"], model.pixels(b["x"]))
+        features = args.family.tower(p["vit"], b["x"])
         total, right = model.dense_loss(p["aux"], features, b["labels"], args.weights)
         return total, {"loss": total} | tower_notes(right)
 
@@ -88,34 +88,37 @@ def vlm_stage(args, start):
     frozen = {} if not args.freeze else {"vit": start["vit"]}
 
     def loss(p, frozen, b):
-        features = b["x"].astype(jnp.float32) if args.freeze else model.tower(p["vit"], model.pixels(b["x"]))
+        family = args.family if args.freeze else args.family.sized(b["x"])
+        features = b["x"].astype(jnp.float32) if args.freeze else family.tower(p["vit"], b["x"])
         dense, right = model.dense_loss(p["aux"], features, b["labels"])
-        visual = model.project(p["proj"], features)
-        logits, looks = model.decode(p["lm"], visual, b["token"], b["segment"], b["rows"], b["shift"])
+        visual = family.project(p["proj"], features)
+        logits, looks = model.decode(p["lm"], visual, b["token"], b["segment"], b["rows"], b["shift"], family)
         answer = model.answer_loss(logits, b["want"], b["valid"])
-        pointing, counting = model.pointing_loss(looks, b["owner"], b["labels"][..., data.CENTRE] == 1, b["point"])
+        pointing, counting = model.pointing_loss(looks, b["owner"], b["point"], family)
         total = answer + args.point * pointing + args.count * counting + args.dense * dense
         notes = {"answer": answer, "pointing": pointing, "counting": counting, "dense": dense} | tower_notes(right)
-        return total + 0.02 * model.position_loss(p["aux"], visual), notes
+        return total + 0.02 * model.position_loss(p["aux"], visual, family), notes
 
-    features = jax.jit(lambda u8: model.tower(start["vit"], model.pixels(u8))) if args.freeze else None
-    return params, frozen, loss, lambda first: Feed(args, first, features), {"vit": args.tower_rate, "aux": 0.5}
+    features = jax.jit(lambda u8: args.family.tower(start["vit"], u8)) if args.freeze else None
+    rates = {"vit": args.tower_rate, "aux": 0.5}
+    return params, frozen, loss, lambda first: Feed(args, first, args.family.dialect, features), rates
 
 
 def compressor_stage(args, start):
-    features = jax.jit(lambda u8: model.tower(start["vit"], model.pixels(u8)))
-    sample = Feed(args, 0).new(384)
-    visual = model.project(start["proj"], features(np.stack([s.image for s in sample])))
+    features = jax.jit(lambda u8: args.family.tower(start["vit"], u8))
+    sample = Feed(args, 0, model.VICUNA).new(384)
+    visual = args.family.project(start["proj"], features(np.stack([s.image for s in sample])))
     params = {"compressor": compressor.start(np.asarray(visual))}
-    loss = compressor.loss
-    return params, {k: start[k] for k in ("proj", "lm")}, loss, lambda first: Feed(args, first, features), {}
+    frozen = {k: start[k] for k in ("proj", "lm")}
+    return params, frozen, compressor.loss, lambda first: Feed(args, first, args.family.dialect, features), {}
 
 
 STAGES = {"tower": tower_stage, "vlm": vlm_stage, "compressor": compressor_stage}
 
 
 def starting_point(args):
-    start = import_model(*args.from_gguf) if args.from_gguf else model.init(args.seed)
+    read = import_model if args.family is model.LLAVA else second.import_model
+    start = read(*args.from_gguf) if args.from_gguf else args.family.init(args.seed)
     for path in args.start:
         start |= load(path)["params"]
     start["aux"] = model.heads_up(start.get("aux", {}))
@@ -163,11 +166,11 @@ def run(args):
             keep()
             saved = time.time()
         if args.stage == "vlm" and time.time() - tried > args.try_every:
-            print(step, "held out", check.accuracy(params | frozen, args.n, args.eval_stream), flush=True)
+            print(step, "held out", check.accuracy(args.family, params | frozen, args.n, args.eval_stream), flush=True)
             tried = time.time()
     keep()
     if args.stage == "vlm":
-        print(step, "held out", check.accuracy(params | frozen, args.n, args.eval_stream), flush=True)
+        print(step, "held out", check.accuracy(args.family, params | frozen, args.n, args.eval_stream), flush=True)
 
 
 def main():
@@ -176,6 +179,7 @@ def main():
     ap.add_argument("--state", required=True, help="file to save to, and to go on from where it exists")
     ap.add_argument("--from", dest="start", nargs="+", default=[], help="states of earlier stages, the last one wins")
     ap.add_argument("--from-gguf", nargs=2, metavar=("LM", "MMPROJ"))
+    ap.add_argument("--family", choices=second.FAMILIES, default="llava")
     ap.add_argument("--freeze", action="store_true", help="vlm: leave the tower as it is")
     ap.add_argument("--steps", type=int, required=True)
     ap.add_argument("--decay", type=int, default=600, help="steps over which the learning rate falls to zero")
@@ -193,6 +197,7 @@ def main():
     ap.add_argument("--tower-rate", type=float, default=0.35, help="vlm: factor on the learning rate of the tower")
     ap.add_argument("--dense", type=float, default=0.06, help="vlm: weight of the dense targets where the tower is trained")
     ap.add_argument("--jitter", type=float, default=0.5, help="vlm: share of questions with shifted positions")
+    ap.add_argument("--widen", type=float, default=0.0, help="qwen2vl: share of steps with wide or tall canvases")
     ap.add_argument("--keep", type=int, default=6000, help="pictures in the replay store")
     ap.add_argument("--fresh", type=int, default=4, help="new pictures a step once the store is full")
     ap.add_argument("--first", type=int, default=0, help="number of the first training picture")
@@ -204,7 +209,9 @@ def main():
     ap.add_argument("--eval-stream", type=int, default=98, help="seed stream of these; the reported results use another")
     ap.add_argument("--pause-file")
     ap.add_argument("--decay-file", help="starts the decay; may hold its length")
-    run(ap.parse_args())
+    args = ap.parse_args()
+    args.family = second.FAMILIES[args.family]
+    run(args)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 //! Promises that every compressor keeps, on every kind of layout.
 
 use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
 
 use super::select::energy_curve;
 use super::*;
@@ -353,7 +354,7 @@ fn tiles_share_by_what_is_in_them() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(60))]
+    #![proptest_config(ProptestConfig { rng_seed: RngSeed::Fixed(7), ..ProptestConfig::with_cases(60) })]
 
     #[test]
     fn any_rows_any_budget(
