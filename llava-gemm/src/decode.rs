@@ -15,6 +15,16 @@ impl Decoded {
     pub(crate) const fn zero() -> Self {
         Self { quants: [[0; 32]; 8], scale: [0.0; 8], second: [0.0; 8] }
     }
+
+    /// Scales and minima of the eight blocks, each a whole multiple of the unit's.
+    #[inline(always)]
+    fn scale_by_pairs(&mut self, scale: f32, minimum: f32, pair: impl Fn(usize) -> (u8, u8)) {
+        for block in 0..8 {
+            let (s, m) = pair(block);
+            self.scale[block] = scale * f32::from(s);
+            self.second[block] = -(minimum * f32::from(m));
+        }
+    }
 }
 
 /// Values that the 4 bits of `IQ4_NL` stand for, less -128.
@@ -75,11 +85,11 @@ fn piece<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     out
 }
 
-/// The 16 bytes of one column out of eight, woven 8 bytes at a time.
+/// The `N` bytes of one column out of eight, woven 8 bytes at a time.
 #[inline(always)]
-fn unweave16(woven: &[u8], column: usize) -> [u8; 16] {
-    let mut out = [0; 16];
-    for part in 0..2 {
+fn unweave<const N: usize>(woven: &[u8], column: usize) -> [u8; N] {
+    let mut out = [0; N];
+    for part in 0..N / 8 {
         let at = (part * 8 + column) * 8;
         out[part * 8..part * 8 + 8].copy_from_slice(&woven[at..at + 8]);
     }
@@ -118,7 +128,7 @@ impl Unit for Q4_0 {
     #[inline(always)]
     fn decode_woven(unit: &[u8], column: usize, out: &mut Decoded) {
         // repacked as two's complement
-        out.quants[0] = nibbles(&unweave16(&unit[16..144], column).map(|byte| byte ^ 0x88));
+        out.quants[0] = nibbles(&unweave(&unit[16..144], column).map(|byte| byte ^ 0x88));
         out.scale[0] = half_at(unit, 2 * column);
     }
 }
@@ -167,7 +177,7 @@ impl Unit for Iq4Nl {
     }
     #[inline(always)]
     fn decode_woven(unit: &[u8], column: usize, out: &mut Decoded) {
-        out.quants[0] = nibbles(&unweave16(&unit[16..144], column)).map(|nibble| IQ4_NL[usize::from(nibble & 15)]);
+        out.quants[0] = nibbles(&unweave(&unit[16..144], column)).map(|nibble| IQ4_NL[usize::from(nibble & 15)]);
         out.scale[0] = half_at(unit, 2 * column);
     }
 }
@@ -177,12 +187,8 @@ impl Unit for Q4K {
     const TYPE: WeightType = WeightType::Q4K;
     #[inline(always)]
     fn decode(unit: &[u8], out: &mut Decoded) {
-        let (scale, minimum, packed) = (half_at(unit, 0), half_at(unit, 2), piece::<12>(unit, 4));
-        for block in 0..8 {
-            let (s, m) = six_bits(&packed, block);
-            out.scale[block] = scale * f32::from(s);
-            out.second[block] = -(minimum * f32::from(m));
-        }
+        let packed = piece::<12>(unit, 4);
+        out.scale_by_pairs(half_at(unit, 0), half_at(unit, 2), |block| six_bits(&packed, block));
         for pair in 0..4 {
             let quants: [u8; 32] = piece(unit, 16 + 32 * pair);
             out.quants[2 * pair] = quants.map(|byte| byte & 15);
@@ -191,20 +197,12 @@ impl Unit for Q4K {
     }
     #[inline(always)]
     fn decode_woven(unit: &[u8], column: usize, out: &mut Decoded) {
-        let (scale, minimum) = (half_at(unit, 2 * column), half_at(unit, 16 + 2 * column));
-        for block in 0..8 {
-            // here the eight pairs are those of one block, one for each column
-            let (s, m) = six_bits(&piece(unit, 32 + 12 * block), column);
-            out.scale[block] = scale * f32::from(s);
-            out.second[block] = -(minimum * f32::from(m));
-        }
+        // here the eight pairs are those of one block, one for each column
+        let pair = |block: usize| six_bits(&piece(unit, 32 + 12 * block), column);
+        out.scale_by_pairs(half_at(unit, 2 * column), half_at(unit, 16 + 2 * column), pair);
         for pair in 0..4 {
             let woven = &unit[128 + 256 * pair..384 + 256 * pair];
-            let mut quants = [0_u8; 32];
-            for part in 0..4 {
-                let at = (part * 8 + column) * 8;
-                quants[part * 8..part * 8 + 8].copy_from_slice(&woven[at..at + 8]);
-            }
+            let quants = unweave::<32>(woven, column);
             out.quants[2 * pair] = quants.map(|byte| byte & 15);
             out.quants[2 * pair + 1] = quants.map(|byte| byte >> 4);
         }
@@ -216,12 +214,8 @@ impl Unit for Q5K {
     const TYPE: WeightType = WeightType::Q5K;
     #[inline(always)]
     fn decode(unit: &[u8], out: &mut Decoded) {
-        let (scale, minimum, packed) = (half_at(unit, 0), half_at(unit, 2), piece::<12>(unit, 4));
-        for block in 0..8 {
-            let (s, m) = six_bits(&packed, block);
-            out.scale[block] = scale * f32::from(s);
-            out.second[block] = -(minimum * f32::from(m));
-        }
+        let packed = piece::<12>(unit, 4);
+        out.scale_by_pairs(half_at(unit, 0), half_at(unit, 2), |block| six_bits(&packed, block));
         let high: [u8; 32] = piece(unit, 16);
         for pair in 0..4 {
             let quants: [u8; 32] = piece(unit, 48 + 32 * pair);

@@ -66,11 +66,42 @@ impl std::fmt::Debug for Team<'_> {
     }
 }
 
-/// First bytes of the work memory.
+/// First bytes of the work memory: what the threads of a team share.
 #[repr(C, align(64))]
-struct Head {
-    next: AtomicUsize,
+pub(crate) struct Head {
+    /// The next piece of work that nobody has taken.
+    pub(crate) next: AtomicUsize,
     kernel: AtomicU8,
+}
+
+impl Head {
+    /// Asks `choose` on thread 0 and tells all threads of the team. `None` for all of them where no kernel was named, or one that
+    /// is not available.
+    ///
+    /// # Safety
+    /// `work` is aligned for a head and has room for one, is the same on every thread, and nobody but the team uses it while
+    /// `'a` lasts.
+    pub(crate) unsafe fn agree<'a>(
+        choose: impl FnOnce() -> Option<Kernel>,
+        team: Team<'_>,
+        work: *mut u8,
+    ) -> Option<(Kernel, &'a Self)> {
+        if team.index == 0 {
+            let kernel = choose().filter(|kernel| kernel.available()).map_or(0, |kernel| kernel as u8);
+            let head = Self { next: AtomicUsize::new(0), kernel: AtomicU8::new(kernel) };
+            // SAFETY: the caller's promise; the others wait at the barrier.
+            unsafe { work.cast::<Self>().write(head) };
+        }
+        (team.barrier)();
+        // SAFETY: thread 0 wrote it before the barrier, and it is only changed through atomics from now on.
+        let head = unsafe { &*work.cast::<Self>() };
+        let kernel = Kernel::from_number(head.kernel.load(Ordering::Relaxed));
+        if kernel.is_none() {
+            // whoever computes it instead may write to the work memory at once: not before all have read the answer
+            (team.barrier)();
+        }
+        Some((kernel?, head))
+    }
 }
 
 /// Offsets into the work memory.
@@ -151,20 +182,8 @@ impl Multiply {
             return false;
         }
         let work = work.wrapping_add(work.align_offset(ALIGN));
-        if team.index == 0 {
-            let kernel = choose().filter(|kernel| kernel.available()).map_or(0, |kernel| kernel as u8);
-            let head = Head { next: AtomicUsize::new(0), kernel: AtomicU8::new(kernel) };
-            // SAFETY: the work memory begins with room for a head, aligned above; the others wait at the barrier.
-            unsafe { work.cast::<Head>().write(head) };
-        }
-        (team.barrier)();
-        // SAFETY: thread 0 wrote it before the barrier, and it is only changed through atomics from now on.
-        let head = unsafe { &*work.cast::<Head>() };
-        let Some(kernel) = Kernel::from_number(head.kernel.load(Ordering::Relaxed)) else {
-            // whoever computes it instead may write to the work memory at once: not before all have read the answer
-            (team.barrier)();
-            return false;
-        };
+        // SAFETY: the work memory begins with room for a head, aligned above, and belongs to this product.
+        let Some((kernel, head)) = (unsafe { Head::agree(choose, team, work) }) else { return false };
 
         // SAFETY: the plan's offsets lie within the work memory.
         let special = unsafe { work.add(plan.special) };

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fs::{File, Metadata};
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::UNIX_EPOCH;
@@ -154,15 +154,7 @@ fn hash_of(path: &Path, notes: Option<&Path>) -> Result<u128> {
         known().get_or_insert_default().insert(identity, hash);
         return Ok(hash);
     }
-    let mut hash = Xxh3::new();
-    let mut buffer = vec![0_u8; 1 << 20];
-    loop {
-        match file.read(&mut buffer).map_err(io("read"))? {
-            0 => break,
-            n => hash.update(&buffer[..n]),
-        }
-    }
-    let hash = hash.digest128();
+    let hash = hash_all(&mut file).map_err(io("read"))?;
     // a file that was written to meanwhile is not remembered
     if file.metadata().is_ok_and(|meta| Identity::new(path, &meta) == identity) {
         if let Some(Err(error)) = notes.map(|notes| identity.keep(notes, hash)) {
@@ -171,6 +163,20 @@ fn hash_of(path: &Path, notes: Option<&Path>) -> Result<u128> {
         known().get_or_insert_default().insert(identity, hash);
     }
     Ok(hash)
+}
+
+/// XXH3-128 of everything that is left to read.
+pub(crate) fn hash_all(from: &mut impl Read) -> std::io::Result<u128> {
+    let mut hash = Xxh3::new();
+    let mut buffer = vec![0_u8; 1 << 20];
+    loop {
+        match from.read(&mut buffer) {
+            Ok(0) => return Ok(hash.digest128()),
+            Ok(n) => hash.update(&buffer[..n]),
+            Err(e) if e.kind() == ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
 }
 
 /// Bytes of a kept fingerprint: two hashes of who it belongs to, the fingerprint, a checksum.

@@ -1,16 +1,16 @@
 //! Quantised vision towers for loading: made once, kept in a cache folder, used by whoever asks next.
 
 use std::fs::{self, File, TryLockError};
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use super::plan::Plan;
-use super::record::{KEY_SOURCE, KEY_VERSION, RULES_VERSION, fingerprint};
+use super::record::{KEY_SOURCE, KEY_VERSION, RULES_VERSION};
 use super::rules::Rules;
 use super::write::{Candidate, QuantizeParams};
 use crate::error::{Error, Result};
-use crate::gguf::{GgufFile, TensorType, check_projector};
+use crate::gguf::{Fingerprint, GgufFile, TensorType, check_projector, hash_all};
 use crate::llama::Progress;
 
 /// Folder inside the cache folder.
@@ -107,7 +107,7 @@ impl VisionFolder {
     }
 
     fn quantized(&self, projector: &Path, source: &GgufFile, progress: Option<&Progress>) -> Result<PathBuf> {
-        let hash = fingerprint(source)?;
+        let hash = Fingerprint::new(source.paths())?.get()?;
         let name = format!("{hash:032x}-q8_0-{RULES_VERSION}.gguf");
         let goal = self.dir.join(&name);
         // never removed: a removed lock file would be another one for whoever opens it next
@@ -237,17 +237,7 @@ fn beside(file: &Path, ending: &str) -> PathBuf {
 
 /// XXH3-128 of a file as it is on the disk now: a remembered one would not show damage.
 fn checksum(path: &Path) -> io::Result<u128> {
-    let mut file = File::open(path)?;
-    let mut hash = xxhash_rust::xxh3::Xxh3::new();
-    let mut buffer = vec![0; 1 << 20];
-    loop {
-        match file.read(&mut buffer) {
-            Ok(0) => return Ok(hash.digest128()),
-            Ok(n) => hash.update(&buffer[..n]),
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            Err(e) => return Err(e),
-        }
-    }
+    hash_all(&mut File::open(path)?)
 }
 
 /// Whether a kept file was made from a source of this content and still has its bytes, header and all.

@@ -7,10 +7,10 @@ use crate::error::Result;
 use crate::image::RgbImage;
 
 /// SplitMix64 (Steele, Lea, Flood 2014).
-struct Random(u64);
+pub(super) struct Random(pub(super) u64);
 
 impl Random {
-    fn draw(&mut self) -> u64 {
+    pub(super) fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

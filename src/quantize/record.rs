@@ -1,8 +1,7 @@
 //! What a quantised file says about itself: where it comes from, what was done to it, and whether anybody has looked at it.
 
 use super::plan::Plan;
-use crate::error::Result;
-use crate::gguf::{Array, GgufFile, Value, content_hash};
+use crate::gguf::{Array, GgufFile, Value};
 
 /// Raised when the rules give another file for the same source.
 pub(super) const RULES_VERSION: u32 = 1;
@@ -15,18 +14,6 @@ pub(super) const KEY_ORIGINAL: &str = "llava.quantize.original_xxh3";
 pub(super) const KEY_DATA: &str = "llava.quantize.data_xxh3";
 pub(super) const KEY_CHECKED: &str = "llava.quantize.checked";
 pub(super) const KEY_BELOW_FLOOR: &str = "llava.quantize.below_floor";
-
-/// XXH3-128 of the file's content; of a split one, of its parts' hashes.
-pub(super) fn fingerprint(source: &GgufFile) -> Result<u128> {
-    let hashes = source.paths().map(content_hash).collect::<Result<Vec<_>>>()?;
-    match hashes.as_slice() {
-        [one] => Ok(*one),
-        many => {
-            let bytes: Vec<u8> = many.iter().flat_map(|h| h.to_le_bytes()).collect();
-            Ok(xxhash_rust::xxh3::xxh3_128(&bytes))
-        }
-    }
-}
 
 /// Whether a file was written although it is below a floor. What is made from it is no better.
 pub(super) fn is_below_floor(file: &GgufFile) -> bool {

@@ -9,22 +9,13 @@ use std::path::{Path, PathBuf};
 
 use half::{bf16, f16};
 
+use super::pictures::Random;
 use super::{Plan, Rules, q8_0};
 use crate::gguf::{Array, GgufFile, GgufWriter, TensorType, Value};
 
 type Tensor = (String, Vec<u64>, TensorType);
 
-/// SplitMix64, for weights and mutations.
-struct Random(u64);
-
 impl Random {
-    fn draw(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
     fn below(&mut self, n: usize) -> usize {
         (self.draw() % n as u64) as usize
     }

@@ -8,7 +8,7 @@ use rayon::prelude::*;
 
 use super::convert::{Raw, Refusal, convert};
 use super::plan::{Plan, PlannedTensor};
-use super::record::{KEY_BELOW_FLOOR, KEY_CHECKED, KEY_DATA, fingerprint, is_below_floor, metadata};
+use super::record::{KEY_BELOW_FLOOR, KEY_CHECKED, KEY_DATA, is_below_floor, metadata};
 use super::report::GateReport;
 use super::rules::Rules;
 use crate::error::{Error, Result};
@@ -102,7 +102,8 @@ impl Candidate {
     /// # Errors
     /// What [`GgufFile::open_split`] and [`check_projector`] say about the source; [`Error::BadTensor`] for weights that are not
     /// finite or larger than their new type holds; [`Error::BadParameter`] where `output` is the source, no regular file, or
-    /// exists and may not be replaced, or where the rules change nothing; [`Error::State`] where the source changes meanwhile; [`Error::Io`]; [`Error::Cancelled`].
+    /// exists and may not be replaced, or where the rules change nothing; [`Error::State`] where the source changes meanwhile;
+    /// [`Error::Io`]; [`Error::Cancelled`].
     pub fn write(input: impl AsRef<Path>, output: impl AsRef<Path>, params: &QuantizeParams) -> Result<Self> {
         let input = input.as_ref();
         let output = &destination(output.as_ref())?;
@@ -115,7 +116,7 @@ impl Candidate {
             return Err(bad_source(input, "holds nothing that these rules change: there is nothing to do"));
         }
         check_output(&source, output, params.overwrite)?;
-        let source_hash = fingerprint(&source)?;
+        let source_hash = seen.get()?;
         let sealed = write(&source, source_hash, &plan, output, params)?;
         // somebody may have written to it between hash and weights
         seen.check()?;

@@ -8,10 +8,10 @@
 mod block;
 mod vector;
 
-use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 
 use crate::kernel::Kernel;
-use crate::multiply::Team;
+use crate::multiply::{Head, Team};
 use crate::raw;
 use block::{Keys, Scratch};
 
@@ -60,12 +60,6 @@ pub struct Attention {
     pub output: *mut f32,
     /// See `output`.
     pub output_stride: [usize; 3],
-}
-
-#[repr(C, align(64))]
-struct Head {
-    next: AtomicUsize,
-    kernel: AtomicU8,
 }
 
 impl Attention {
@@ -117,20 +111,8 @@ impl Attention {
             return false;
         }
         let work = work.wrapping_add(work.align_offset(ALIGN));
-        if team.index == 0 {
-            let kernel = choose().filter(|kernel| kernel.available()).map_or(0, |kernel| kernel as u8);
-            let head = Head { next: AtomicUsize::new(0), kernel: AtomicU8::new(kernel) };
-            // SAFETY: the work memory begins with room for a head, aligned above; the others wait at the barrier.
-            unsafe { work.cast::<Head>().write(head) };
-        }
-        (team.barrier)();
-        // SAFETY: thread 0 wrote it before the barrier, and it is only changed through atomics from now on.
-        let head = unsafe { &*work.cast::<Head>() };
-        let Some(kernel) = Kernel::from_number(head.kernel.load(Ordering::Relaxed)) else {
-            // as in `Multiply::run`: not before all have read the answer
-            (team.barrier)();
-            return false;
-        };
+        // SAFETY: the work memory begins with room for a head, aligned above, and belongs to this attention.
+        let Some((kernel, head)) = (unsafe { Head::agree(choose, team, work) }) else { return false };
         let each = Scratch::bytes(self.size, QUERIES + block::ROWS);
         // SAFETY: each thread has a part of its own behind the head.
         let own = unsafe { work.add(size_of::<Head>() + team.index * each) };

@@ -6,7 +6,7 @@ use std::time::Duration;
 use llava_gemm::{Kernel, Layout, Multiply, Team, WeightType};
 use proptest::prelude::*;
 
-use crate::world::{Dice, Shared, dequantise, multiply, weave, weights};
+use crate::world::{Dice, Shared, dequantise, multiply, product, weave, weights};
 
 const TYPES: [WeightType; 9] = WeightType::ALL;
 
@@ -232,19 +232,7 @@ fn what_does_not_fit_is_refused_by_all_threads() {
     let (rows, columns, k) = (6, 32, 64);
     let bytes = weights(WeightType::Q8_0, columns, k, &mut Dice(1));
     let (input, mut output) = (vec![1.0_f32; rows * k], vec![7.0_f32; rows * columns]);
-    let good = Multiply {
-        weight: WeightType::Q8_0,
-        layout: Layout::Rows,
-        weights: bytes.as_ptr(),
-        weight_stride: 68,
-        input: input.as_ptr(),
-        input_stride: 4 * k,
-        output: output.as_mut_ptr(),
-        output_stride: 4 * columns,
-        k,
-        columns,
-        rows,
-    };
+    let good = product((WeightType::Q8_0, Layout::Rows), &bytes, &input, &mut output, (rows, columns, k));
     assert!(good.fits());
     let bad = [
         Multiply { k: 48, ..good },
@@ -311,19 +299,7 @@ fn a_declined_product_leaves_nobody_reading_the_work_memory() {
     let (rows, columns, k) = (6, 32, 64);
     let bytes = weights(WeightType::Q8_0, columns, k, &mut Dice(1));
     let (input, mut output) = (vec![1.0_f32; rows * k], vec![7.0_f32; rows * columns]);
-    let product = Multiply {
-        weight: WeightType::Q8_0,
-        layout: Layout::Rows,
-        weights: bytes.as_ptr(),
-        weight_stride: 68,
-        input: input.as_ptr(),
-        input_stride: 4 * k,
-        output: output.as_mut_ptr(),
-        output_stride: 4 * columns,
-        k,
-        columns,
-        rows,
-    };
+    let product = product((WeightType::Q8_0, Layout::Rows), &bytes, &input, &mut output, (rows, columns, k));
     const THREADS: usize = 4;
     let room = product.work_bytes(THREADS).unwrap();
     let mut work = vec![0_u8; room];

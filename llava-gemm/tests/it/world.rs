@@ -167,17 +167,15 @@ fn pack_six_bits(pairs: [(f64, f64); 8]) -> [u8; 12] {
     packed
 }
 
-/// Runs one product with a team of threads; `None` where it was refused.
-pub fn multiply(
-    kernel: Kernel,
-    threads: usize,
+/// A product of whole slices, rows side by side.
+pub fn product(
     (weight, layout): (WeightType, Layout),
     bytes: &[u8],
     input: &[f32],
+    output: &mut [f32],
     (rows, columns, k): (usize, usize, usize),
-) -> Option<Vec<f32>> {
-    let mut output = vec![f32::from_bits(0x7fc0_dead); rows * columns];
-    let product = Multiply {
+) -> Multiply {
+    Multiply {
         weight,
         layout,
         weights: bytes.as_ptr(),
@@ -189,7 +187,20 @@ pub fn multiply(
         k,
         columns,
         rows,
-    };
+    }
+}
+
+/// Runs one product with a team of threads; `None` where it was refused.
+pub fn multiply(
+    kernel: Kernel,
+    threads: usize,
+    (weight, layout): (WeightType, Layout),
+    bytes: &[u8],
+    input: &[f32],
+    (rows, columns, k): (usize, usize, usize),
+) -> Option<Vec<f32>> {
+    let mut output = vec![f32::from_bits(0x7fc0_dead); rows * columns];
+    let product = product((weight, layout), bytes, input, &mut output, (rows, columns, k));
     assert!(bytes.len() >= columns * product.weight_stride && input.len() >= rows * k);
     let room = product.work_bytes(threads).unwrap();
     let mut work = vec![0xa5_u8; room];

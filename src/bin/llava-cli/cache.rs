@@ -5,14 +5,13 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use anyhow::Result;
-use llava::Error;
 use llava::embedding::{CacheConfig, CacheFolder, EmbeddingCache, Room};
 use llava::quantize::{VisionEntry, VisionFolder};
 use llava::session::KvSnapshots;
 
 use crate::args::{CacheAction, CacheArgs, CacheCommandArgs};
 use crate::console::{note, print, say};
-use crate::exit::{FAILED, Problem, Reported};
+use crate::exit::{FAILED, Problem, Reported, in_file};
 use crate::save::{read_whole, save_private};
 use crate::values::CachePlace;
 
@@ -138,10 +137,7 @@ pub fn run(args: &CacheCommandArgs) -> Result<()> {
         }
         CacheAction::Import { file, cache_mb } => {
             let entry = read_whole(file, MAX_IMPORT_BYTES)?;
-            let facts = folder.import(&entry, bytes(cache_mb.unwrap_or(DISK_MIB))).map_err(|error| match error {
-                Error::State { reason } => Error::State { reason: format!("{}: {reason}", file.display()) },
-                other => other,
-            })?;
+            let facts = folder.import(&entry, bytes(cache_mb.unwrap_or(DISK_MIB))).map_err(in_file(file))?;
             say(format_args!("{}: {} rows of {}", facts.key, facts.rows, facts.width));
         }
     }

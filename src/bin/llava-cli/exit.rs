@@ -2,6 +2,7 @@
 
 use std::fmt::{self, Display};
 use std::io::ErrorKind;
+use std::path::Path;
 use std::process::ExitCode;
 
 use llava::Error;
@@ -69,6 +70,14 @@ impl Display for Problem {
 }
 
 impl std::error::Error for Problem {}
+
+/// Names the file that saved data came from, which the library does not know.
+pub fn in_file(path: &Path) -> impl FnOnce(Error) -> Error + '_ {
+    move |error| match error {
+        Error::State { reason } => Error::State { reason: format!("{}: {reason}", path.display()) },
+        other => other,
+    }
+}
 
 /// Errors that were reported when they happened; only the exit code is left.
 #[derive(Debug)]

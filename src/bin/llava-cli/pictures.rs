@@ -5,12 +5,11 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use llava::Error;
 use llava::image::{DecodeOptions, load};
 use llava::session::{EncodedPicture, Part, Picture};
 
 use crate::args::PictureArgs;
-use crate::exit::Stage;
+use crate::exit::{Stage, in_file};
 use crate::save::read_whole;
 
 /// Stands for a picture in a text, as in llama.cpp's tools, where there are as many as pictures.
@@ -32,10 +31,7 @@ impl Reader {
     pub fn read(&self, path: &Path) -> Result<Part> {
         if is_encoded(path) {
             let bytes = read_whole(path, MAX_ENCODED_BYTES).context(Stage::Picture)?;
-            let picture = EncodedPicture::from_bytes(&bytes).map_err(|error| match error {
-                Error::State { reason } => Error::State { reason: format!("{}: {reason}", path.display()) },
-                other => other,
-            });
+            let picture = EncodedPicture::from_bytes(&bytes).map_err(in_file(path));
             return Ok(picture.context(Stage::Picture)?.into());
         }
         Ok(self.pixels(path)?.into())

@@ -25,22 +25,27 @@ pub fn save_locked(path: &Path, bytes: &[u8]) -> Result<File> {
 
 /// The whole content of a file of at most `limit` bytes.
 pub fn read_whole(path: &Path, limit: u64) -> anyhow::Result<Vec<u8>> {
-    let failed = |source| Error::Io { action: "read", path: path.to_owned(), source };
-    let file = File::open(path).map_err(failed)?;
-    let size = file.metadata().map_err(failed)?.len();
-    let mut bytes = Vec::with_capacity(usize::try_from(size.min(limit)).unwrap_or(0));
-    // one byte more, to see that it is longer: a pipe has no size
-    file.take(limit.saturating_add(1)).read_to_end(&mut bytes).map_err(failed)?;
-    let value = size.max(bytes.len() as u64);
-    if value > limit {
-        return Err(too_large(path, value, limit).into());
-    }
-    Ok(bytes)
+    let file = File::open(path).map_err(|source| Error::Io { action: "read", path: path.to_owned(), source })?;
+    read_open(&file, path, limit)
 }
 
-/// What is said of a file that is larger than anything this program writes.
-pub fn too_large(path: &Path, bytes: u64, limit: u64) -> Problem {
-    Problem::failed("file-too-large", format!("{}: {bytes} bytes or more, the limit is {limit}", path.display()))
+/// As [`read_whole`], of a file that is open already.
+pub fn read_open(file: &File, path: &Path, limit: u64) -> anyhow::Result<Vec<u8>> {
+    let failed = |source| Error::Io { action: "read", path: path.to_owned(), source };
+    let too_large = |bytes: u64| {
+        Problem::failed("file-too-large", format!("{}: {bytes} bytes or more, the limit is {limit}", path.display()))
+    };
+    let size = file.metadata().map_err(failed)?.len();
+    if size > limit {
+        return Err(too_large(size).into());
+    }
+    let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or(0));
+    // one byte more, to see that it is longer: a pipe has no size
+    file.take(limit.saturating_add(1)).read_to_end(&mut bytes).map_err(failed)?;
+    if bytes.len() as u64 > limit {
+        return Err(too_large(bytes.len() as u64).into());
+    }
+    Ok(bytes)
 }
 
 fn write(path: &Path, bytes: &[u8], private: bool) -> Result<File> {

@@ -1,7 +1,7 @@
 //! The file of `--session`: taken up at the start, written after every answer, held by one process at a time.
 
 use std::fs::{self, File, TryLockError};
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -9,8 +9,8 @@ use llava::Error;
 use llava::session::{Restored, Session};
 
 use crate::console::note;
-use crate::exit::{Problem, Stage};
-use crate::save::{rehearse, save_locked, too_large};
+use crate::exit::{Problem, Stage, in_file};
+use crate::save::{read_open, rehearse, save_locked};
 
 /// Largest conversation that is read: its KV cache is most of it.
 const MAX_BYTES: u64 = 64 << 30;
@@ -63,16 +63,8 @@ impl Talk {
         if size == 0 {
             return Ok(());
         }
-        if size > MAX_BYTES {
-            return Err(too_large(&self.path, size, MAX_BYTES).into());
-        }
-        let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or(0));
-        (&self.file).take(MAX_BYTES).read_to_end(&mut bytes).map_err(io).context(Stage::Argument)?;
-        let loaded = session.load(&bytes).map_err(|error| match error {
-            Error::State { reason } => Error::State { reason: format!("{}: {reason}", self.path.display()) },
-            other => other,
-        });
-        match loaded? {
+        let bytes = read_open(&self.file, &self.path, MAX_BYTES).context(Stage::Argument)?;
+        match session.load(&bytes).map_err(in_file(&self.path))? {
             Restored::Messages { reason } if !session.messages().is_empty() => note(format_args!(
                 "{}: only the messages are taken up, they are computed again: {reason}",
                 self.path.display()
