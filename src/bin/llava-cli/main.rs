@@ -9,6 +9,7 @@ mod ask;
 mod bench;
 mod cache;
 mod chat;
+mod compress_flags;
 mod console;
 mod doctor;
 mod embed;
