@@ -44,6 +44,14 @@ def start(seed=0):
     return {"vit": vit, "proj": proj, "lm": lm}
 
 
+def lend(first):
+    """Parameters of the first model as this one can take them over. It turns neighbouring numbers of a head, this one turns halves."""
+    order = np.concatenate([np.arange(0, HEAD, 2), np.arange(1, HEAD, 2)])
+    columns = (np.arange(LM["heads"])[:, None] * HEAD + order).reshape(-1)
+    lm = {k: v | {n: v[n][:, columns] for n in "qk"} if k.startswith("blk") else v for k, v in first["lm"].items()}
+    return {"vit": first["vit"], "lm": lm}
+
+
 def pixels(u8):
     """uint8 [B, H, W, 3], sides divisible by 32 -> patch rows [B, rows, columns, 768] in channel, y, x order."""
     b, h, w = u8.shape[0], u8.shape[1] // data.PATCH, u8.shape[2] // data.PATCH

@@ -116,9 +116,25 @@ def compressor_stage(args, start):
 STAGES = {"tower": tower_stage, "vlm": vlm_stage, "compressor": compressor_stage}
 
 
+def borrow(start, other):
+    """`start` with what `other` has under the same name: whole where the shapes agree, the beginning where one has more words."""
+    if isinstance(start, dict):
+        return {k: borrow(v, other[k]) if k in other else v for k, v in start.items()}
+    if start.shape == other.shape:
+        return other
+    wide = [(a, b) for a, b in zip(start.shape, other.shape) if a != b]
+    if start.ndim != other.ndim or len(wide) != 1 or wide[0][0] < wide[0][1]:
+        return start
+    out = np.array(start)
+    out[tuple(slice(n) for n in other.shape)] = other
+    return out
+
+
 def starting_point(args):
     read = import_model if args.family is model.LLAVA else second.import_model
     start = read(*args.from_gguf) if args.from_gguf else args.family.init(args.seed)
+    if args.borrow:
+        start = borrow(start, second.lend(import_model(*args.borrow)))
     for path in args.start:
         start |= load(path)["params"]
     start["aux"] = model.heads_up(start.get("aux", {}))
@@ -179,6 +195,8 @@ def main():
     ap.add_argument("--state", required=True, help="file to save to, and to go on from where it exists")
     ap.add_argument("--from", dest="start", nargs="+", default=[], help="states of earlier stages, the last one wins")
     ap.add_argument("--from-gguf", nargs=2, metavar=("LM", "MMPROJ"))
+    ap.add_argument("--borrow", nargs=2, metavar=("LM", "MMPROJ"),
+                    help="files of the first model: the second one takes over what fits, all but places and projector")
     ap.add_argument("--family", choices=second.FAMILIES, default="llava")
     ap.add_argument("--freeze", action="store_true", help="vlm: leave the tower as it is")
     ap.add_argument("--steps", type=int, required=True)

@@ -14,6 +14,39 @@ pub fn has_raster_rows(projector_type: &str) -> bool {
     !QUERY_PROJECTORS.contains(&projector_type)
 }
 
+/// Projectors that put a picture of several tiles into the prompt with the overview in front.
+const OVERVIEW_FIRST: [&str; 2] = ["resampler", "minicpmv4_6"];
+
+/// Projectors that put the tiles first and the overview behind them. LLaVA's own (`mlp` and its like, `adapter` of GLM-Edge) tile
+/// where their file names resolutions.
+const OVERVIEW_LAST: [&str; 13] = [
+    "mlp",
+    "ldp",
+    "ldpv2",
+    "cogvlm",
+    "janus_pro",
+    "adapter",
+    "idefics3",
+    "llama4",
+    "step3vl",
+    "internvl",
+    "lfm2",
+    "deepseekocr",
+    "deepseekocr2",
+];
+
+/// Which tile of a picture shows the whole of it, beside tiles that show parts. `None` for a picture of one tile, and for projectors
+/// (`clip.projector_type`) that cut none. As llama.cpp's `tools/mtmd/mtmd.cpp` orders them (`ov_img_first` of each family); Granite's
+/// overview and tiles share a chunk and count as one tile.
+#[must_use]
+pub fn overview(projector_type: &str, tiles: usize) -> Option<usize> {
+    let last = tiles.checked_sub(1).filter(|&last| last > 0)?;
+    if OVERVIEW_FIRST.contains(&projector_type) {
+        return Some(0);
+    }
+    OVERVIEW_LAST.contains(&projector_type).then_some(last)
+}
+
 /// A grid of cells inside a chunk, checked against the chunk's number of rows. Cells are counted in raster order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Layout {
@@ -109,6 +142,15 @@ impl Layout {
         self.lead() + cell + (cell / self.columns()) * self.row_breaks()
     }
 
+    /// The cell of an embedding row; `None` for a separator, and where there is no such row.
+    #[must_use]
+    pub fn cell_of(&self, row: usize) -> Option<usize> {
+        let behind_lead = row.checked_sub(self.lead())?;
+        let stride = self.columns() + self.row_breaks();
+        let (x, y) = (behind_lead % stride, behind_lead / stride);
+        (x < self.columns() && y < self.rows()).then_some(y * self.columns() + x)
+    }
+
     /// Column and row of a cell.
     #[must_use]
     pub fn place(&self, cell: usize) -> (usize, usize) {
@@ -144,6 +186,11 @@ mod tests {
             (around.total(), around.row_of(0), around.row_of(11), around.breaks_after_last()),
             (17, 1, 14, true)
         );
+        for layout in [plain, between, around] {
+            let cells: Vec<usize> = (0..layout.total() + 3).filter_map(|row| layout.cell_of(row)).collect();
+            assert!(cells.iter().copied().eq(0..layout.cells()));
+            assert!(cells.iter().all(|&cell| layout.cell_of(layout.row_of(cell)) == Some(cell)));
+        }
     }
 
     #[test]
@@ -159,5 +206,20 @@ mod tests {
             assert_eq!(error.code(), "layout-unknown", "{g:?} {n}: {error}");
         }
         assert!(!has_raster_rows("resampler") && has_raster_rows("mlp"));
+    }
+
+    #[test]
+    fn the_overview_stands_where_the_family_puts_it() {
+        for first in ["resampler", "minicpmv4_6"] {
+            assert_eq!((overview(first, 5), overview(first, 1)), (Some(0), None));
+        }
+        for last in ["mlp", "idefics3", "internvl", "lfm2", "llama4", "step3vl", "deepseekocr", "deepseekocr2"] {
+            assert_eq!((overview(last, 5), overview(last, 2), overview(last, 1)), (Some(4), Some(1), None), "{last}");
+        }
+        // one tile of any size
+        for single in ["qwen2vl_merger", "qwen3vl_merger", "gemma3", "pixtral", "granite4_vision", "hunyuanvl"] {
+            assert_eq!(overview(single, 2), None, "{single}");
+        }
+        assert_eq!(overview("mlp", 0), None);
     }
 }

@@ -28,7 +28,7 @@ mod tests;
 
 use std::fmt::Debug;
 
-pub use layout::{Layout, has_raster_rows};
+pub use layout::{Layout, has_raster_rows, overview};
 pub use plan::Plan;
 pub use policy::{Costs, Decision, Outlook, Policy, Reason, VisualTokenSetting};
 pub use query::{Demand, Gate, Intent};

@@ -32,6 +32,12 @@ impl SequenceState {
         &self.0
     }
 
+    /// The bytes to store, without a copy.
+    #[must_use]
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.0
+    }
+
     /// Reads back stored bytes.
     ///
     /// The checksum finds damage, not malice: native code trusts the layout of what it reads, so take states only from where

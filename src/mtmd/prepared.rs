@@ -180,7 +180,14 @@ fn prepare(
         (Err(e), _) => return Err(failed(log::with_lines(e.to_string(), &lines))),
         (Ok(()), None) => return Err(failed("no chunks and no reason".into())),
     };
-    let chunks = read_chunks(&owner)?;
+    let mut chunks = read_chunks(&owner)?;
+    if !projector.rows_have_places() {
+        for chunk in &mut chunks {
+            if let Chunk::Image(image) = chunk {
+                image.grid = Grid::default();
+            }
+        }
+    }
     if !chunks.iter().any(|c| matches!(c, Chunk::Image(_))) {
         return Err(failed("it turned into no visual tokens".into()));
     }

@@ -9,6 +9,7 @@ use llava_sys as sys;
 
 use super::params::{ClipLayout, ProjectorParams};
 use super::tap::TapCall;
+use crate::compress::has_raster_rows;
 use crate::error::{Error, Result};
 use crate::gguf::{Fingerprint, GgufFile, ProjectorFacts, check_pair, check_projector, needed_tokens};
 use crate::llama::{FlashAttention, Model, ProgressCall, check, construct, path_to_c, physical_cores};
@@ -183,6 +184,13 @@ impl Projector {
     #[must_use]
     pub fn params(&self) -> &ProjectorParams {
         &self.params
+    }
+
+    /// Whether a row stands for the place that the grid gives it: not for answers to learned queries, nor where upstream's layout leaves
+    /// the class token in the place of the last patch and all others one off.
+    pub(super) fn rows_have_places(&self) -> bool {
+        let displaced = self.info.has_class_token && self.params.clip_layout == ClipLayout::Upstream;
+        has_raster_rows(&self.info.projector_type) && !displaced
     }
 
     /// The file.

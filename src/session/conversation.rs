@@ -5,14 +5,16 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::answer::Answer;
+use super::compression::{Compression, ImagePositions, count_text, count_visual};
 use super::message::{Message, Part, Shown};
 use super::params::SessionParams;
-use super::prefill::{Memory, Sources};
+use super::prefill::{ContextFill, Memory, Sources};
 use super::prompt::{Chunks, Item, count_tokens, push_picture};
 use super::template::{ChatTemplate, ModelTemplate, Role, Segment, TemplateTokens};
 use super::usage::Usage;
+use crate::compress::{CompressorSpec, Policy};
 use crate::error::{Error, Result};
-use crate::llama::{CancelToken, Context, ContextParams, Model, Sampler, Token};
+use crate::llama::{CancelToken, Context, ContextParams, Model, RopeKind, Sampler, Token};
 use crate::mtmd::Projector;
 use crate::units::TokenCount;
 
@@ -61,6 +63,7 @@ pub struct Session {
     projector: Option<Arc<Projector>>,
     template: ChatTemplate,
     pub(super) prepared: Vec<Remembered>,
+    pub(super) compression: Compression,
 }
 
 impl Session {
@@ -97,6 +100,20 @@ impl Session {
         }
         let sampler = Sampler::new(model, &params.sampler)?;
         let context = Context::new(model, &params.context)?;
+        if params.image_positions == ImagePositions::Preserve && model.rope() != RopeKind::MRope && !context.can_shift()
+        {
+            return Err(Error::BadParameter {
+                name: "image positions",
+                value: params.image_positions.name().into(),
+                reason: format!("the memory of `{}` cannot move positions; use compact", model.architecture()),
+            });
+        }
+        let compressor = match &params.compressor {
+            Some(compressor) => Arc::clone(compressor),
+            None => CompressorSpec::default().build(None)?,
+        };
+        let policy = params.visual_tokens.clone();
+        let compression = Compression::new(policy, compressor, params.image_positions, model, projector.as_deref());
         Ok(Self {
             memory: Memory::new(context),
             sampler,
@@ -106,6 +123,7 @@ impl Session {
             projector,
             template,
             prepared: Vec::new(),
+            compression,
         })
     }
 
@@ -156,6 +174,24 @@ impl Session {
         if !text.is_empty() {
             self.messages.insert(0, Message::text(Role::System, text));
         }
+    }
+
+    /// What the KV cache holds.
+    #[must_use]
+    pub fn context_fill(&self) -> ContextFill {
+        self.memory.fill()
+    }
+
+    /// How many visual tokens pictures keep.
+    #[must_use]
+    pub fn visual_tokens(&self) -> &Policy {
+        &self.compression.policy
+    }
+
+    /// Changes how many visual tokens pictures keep, from the next answer on. What the KV cache holds up to the first picture that has
+    /// to change stays in use.
+    pub fn set_visual_tokens(&mut self, policy: Policy) {
+        self.compression.policy = policy;
     }
 
     /// Forgets the conversation, keeping the instructions at its head.
@@ -239,30 +275,36 @@ impl Session {
         Ok((self.memory.context.logits().to_vec(), usage))
     }
 
-    /// Prompt tokens the conversation would take with `parts` asked next: text and visual ones. Nothing is encoded.
+    /// Prompt tokens the conversation would take with `parts` asked next: text and visual ones. Nothing is encoded; where the number of
+    /// visual tokens depends on what encoding gives, it is the least there can be.
     ///
     /// # Errors
-    /// Those of the template, the tokenizer and [`Projector::prepare`].
+    /// Those of the template, the tokenizer, [`Projector::prepare`] and [`Policy::outlook`].
     pub fn count_tokens(&mut self, parts: impl IntoIterator<Item = Part>) -> Result<(TokenCount, TokenCount)> {
         self.messages.push(Message::new(Role::User, parts));
         let items = self.build_prompt();
+        let foreseen = items.and_then(|mut items| {
+            self.compression.foresee(&mut items, &question(&self.messages))?;
+            Ok(items)
+        });
         self.messages.pop();
-        let items = items?;
-        let visual = items.iter().filter(|i| matches!(i, Item::Image(_))).map(Item::tokens).sum();
-        Ok((count_tokens(&items) - visual, visual))
+        let items = foreseen?;
+        Ok((count_text(&items), count_visual(&items)))
     }
 
     fn start(&mut self) -> Result<(Usage, Instant)> {
         let received = Instant::now();
         let mut usage = Usage::new();
         self.sampler.reset()?;
-        let items = self.build_prompt()?;
+        let mut items = self.build_prompt()?;
+        let outlooks = self.compression.foresee(&mut items, &question(&self.messages))?;
         let sources = Sources {
             projector: self.projector.as_deref(),
             cache: self.params.cache.as_deref(),
             snapshots: self.params.snapshots.as_deref(),
+            compression: &self.compression,
         };
-        self.memory.prefill(sources, &items, &mut usage)?;
+        self.memory.prefill(sources, items, &outlooks, &mut usage)?;
         Ok((usage, received))
     }
 
@@ -322,6 +364,16 @@ impl Session {
         };
         Ok(Remembered { picture: hash, before, index, chunks })
     }
+}
+
+/// What the user asked last.
+fn question(messages: &[Message]) -> String {
+    let asked = messages.iter().rev().find(|m| m.role == Role::User);
+    let texts = asked.iter().flat_map(|m| &m.parts).filter_map(|p| match p {
+        Part::Text(text) => Some(text.as_str()),
+        Part::Picture(_) | Part::Encoded(_) => None,
+    });
+    texts.collect::<Vec<_>>().join("\n")
 }
 
 /// Many templates write the BOS token that the tokenizer adds too; models see it once in training.

@@ -14,6 +14,8 @@ use crate::mtmd::{Prepared, Projector};
 #[derive(Debug, Clone)]
 pub(super) struct Embedded {
     pub(super) rows: Embedding,
+    /// For each row, the row of the encoder's output whose place it takes; `None`: they are the encoder's.
+    pub(super) anchors: Option<Vec<u32>>,
     pub(super) source: ImageSource,
     pub(super) took: Duration,
 }
@@ -46,11 +48,11 @@ pub(super) fn embed(
         .map(|item| match &item.source {
             Chunks::Encoded(picture) => {
                 let rows = picture.rows(item.chunk).cloned().ok_or_else(lost)?;
-                Ok(Embedded { rows, source: ImageSource::File, took: Duration::ZERO })
+                Ok(Embedded { rows, anchors: None, source: ImageSource::File, took: Duration::ZERO })
             }
             Chunks::Prepared(_) => {
                 let hit = hits.next().ok_or_else(lost)?;
-                Ok(Embedded { rows: hit.embedding, source: source(hit.tier), took: hit.took })
+                Ok(Embedded { rows: hit.embedding, anchors: None, source: source(hit.tier), took: hit.took })
             }
         })
         .collect()

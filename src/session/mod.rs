@@ -8,6 +8,7 @@
 
 mod answer;
 mod bytes;
+mod compression;
 mod conversation;
 mod encoded;
 mod encoder;
@@ -23,11 +24,13 @@ pub mod template;
 mod usage;
 
 pub use answer::Answer;
+pub use compression::ImagePositions;
 pub use conversation::Session;
 pub use encoded::EncodedPicture;
 pub use forced::Forced;
 pub use message::{Message, Part, Picture};
 pub use params::SessionParams;
+pub use prefill::ContextFill;
 pub use saved::Restored;
 pub use snapshots::{KvSnapshots, SnapshotStats};
 pub use template::Role;

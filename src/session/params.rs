@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use super::compression::ImagePositions;
 use super::snapshots::KvSnapshots;
 use super::template::{TemplateEngine, UserTemplate};
+use crate::compress::{Compressor, Policy};
 use crate::embedding::{CacheConfig, EmbeddingCache};
 use crate::llama::{ContextParams, SamplerParams};
 
@@ -28,6 +30,12 @@ pub struct SessionParams {
     /// Where the KV cache's state behind pictures is kept, so that another session with the same beginning needs neither
     /// encoder nor prefill; `None` keeps none. States are large: some megabytes for each picture.
     pub snapshots: Option<Arc<KvSnapshots>>,
+    /// How many visual tokens each picture keeps; by default all, and answers are what they are without compression.
+    pub visual_tokens: Policy,
+    /// How the others are left out; `None`: [`Method::DivC`](crate::compress::Method::DivC) with its default options.
+    pub compressor: Option<Arc<dyn Compressor>>,
+    /// Where rows of compressed pictures stand.
+    pub image_positions: ImagePositions,
     /// Write control tokens that do not end the answer as their text, as upstream's tools do.
     pub show_special: bool,
 }
@@ -43,6 +51,9 @@ impl Default for SessionParams {
             stop: Vec::new(),
             cache: Some(EmbeddingCache::new(CacheConfig::default())),
             snapshots: None,
+            visual_tokens: Policy::default(),
+            compressor: None,
+            image_positions: ImagePositions::default(),
             show_special: true,
         }
     }

@@ -4,15 +4,17 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::compression::{Compression, Done, Outlooks, count_text, count_visual, counts, with_counts};
 use super::encoder::{Embedded, embed};
-use super::prompt::{ImageItem, Item, common_prefix, count_positions, count_tokens};
+use super::prompt::{ImageItem, Item, common_prefix, count_positions, count_tokens, pictures};
 use super::snapshots::{self, KvSnapshots};
 use super::usage::{ImageSource, ImageUsage, Usage};
+use crate::compress::Reason;
 use crate::embedding::{EmbeddingCache, EmbeddingKey};
 use crate::error::{Error, Result};
 use crate::llama::{Batch, Context, Position, SequenceState};
 use crate::mtmd::Projector;
-use crate::units::TokenCount;
+use crate::units::{PosCount, TokenCount};
 
 /// The only sequence a session uses.
 pub(super) const SEQUENCE: i32 = 0;
@@ -23,6 +25,29 @@ pub(super) struct Sources<'a> {
     pub(super) projector: Option<&'a Projector>,
     pub(super) cache: Option<&'a EmbeddingCache>,
     pub(super) snapshots: Option<&'a KvSnapshots>,
+    pub(super) compression: &'a Compression,
+}
+
+/// Where a state is kept while a prompt is decoded.
+#[derive(Debug, Clone, Copy)]
+struct Save<'a> {
+    snapshots: &'a KvSnapshots,
+    /// Behind so many of the items that are decoded.
+    at: usize,
+    key: EmbeddingKey,
+}
+
+/// How far a session's context is filled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ContextFill {
+    /// Cells that are taken: text tokens, and the rows of pictures that are left after compression.
+    pub tokens: TokenCount,
+    /// Position at which the next token goes: other than the number of cells where pictures take more or fewer positions than they have
+    /// rows (M-RoPE, [`super::ImagePositions::Preserve`]).
+    pub next_position: PosCount,
+    /// Largest position that native code holds; `None` where there is nothing.
+    pub last_position: Option<i32>,
 }
 
 /// A context and what its KV cache holds, item by item.
@@ -72,6 +97,14 @@ impl Memory {
         Err(Error::State { reason: "the KV cache ends elsewhere than the conversation".into() })
     }
 
+    pub(super) fn fill(&self) -> ContextFill {
+        ContextFill {
+            tokens: count_tokens(&self.live),
+            next_position: count_positions(&self.live),
+            last_position: self.context.positions(SEQUENCE).map(|(_, last)| last),
+        }
+    }
+
     /// Cells that are not taken.
     pub(super) fn free(&self) -> usize {
         (self.context.n_ctx() as usize).saturating_sub(count_tokens(&self.live).get())
@@ -84,18 +117,25 @@ impl Memory {
     /// Makes the KV cache hold `wanted` and leaves the logits of its last item.
     ///
     /// After an error the KV cache holds what it shared with `wanted`, and nothing of what was added.
-    pub(super) fn prefill(&mut self, sources: Sources<'_>, wanted: &[Item], usage: &mut Usage) -> Result<()> {
+    pub(super) fn prefill(
+        &mut self,
+        sources: Sources<'_>,
+        mut wanted: Vec<Item>,
+        outlooks: &Outlooks,
+        usage: &mut Usage,
+    ) -> Result<()> {
         // the last item is always decoded again: its logits are not kept
-        let keep = common_prefix(&self.live, wanted).min(wanted.len().saturating_sub(1));
-        self.check_fit(sources.projector, wanted, keep)?;
+        let shared = common_prefix(&self.live, &mut wanted, sources.compression.matching());
+        let keep = whole_pictures(&wanted, shared.min(wanted.len().saturating_sub(1)));
+        self.check_fit(sources.projector, &wanted, keep)?;
         // a memory that cannot be cut there is cut further back, or emptied: what is left decides what has to be encoded
         let live = self.cut(keep)?;
-        let points = sources.snapshots.map_or_else(Vec::new, |_| self.snapshot_points(wanted, sources.cache));
+        let points = sources.snapshots.map_or_else(Vec::new, |_| self.snapshot_points(&wanted, sources.cache));
         let kept = match sources.snapshots {
-            Some(snapshots) => self.restore(snapshots, &points, wanted, live)?,
+            Some(snapshots) => self.restore(snapshots, &points, &mut wanted, live, sources.compression)?,
             None => live,
         };
-        let new = &wanted[kept..];
+        let new = &mut wanted[kept..];
         let images: Vec<Arc<ImageItem>> = new
             .iter()
             .filter_map(|i| match i {
@@ -103,10 +143,16 @@ impl Memory {
                 Item::Token(_) => None,
             })
             .collect();
-        let embedded = embed(sources.projector, sources.cache, &images, &self.context.cancel_token())?;
-        report_images(usage, wanted, live.min(kept)..kept, &images, &embedded);
-        usage.visual_tokens = wanted.iter().filter(|i| matches!(i, Item::Image(_))).map(Item::tokens).sum();
-        usage.text_tokens = count_tokens(wanted) - usage.visual_tokens;
+        let mut embedded = embed(sources.projector, sources.cache, &images, &self.context.cancel_token())?;
+        let done = sources.compression.settle(new, &mut embedded, outlooks)?;
+        if wanted[kept..].iter().any(|i| matches!(i, Item::Image(i) if i.fewer.is_some())) {
+            // now it is known how many rows there are
+            self.check_fit(sources.projector, &wanted, kept)?;
+        }
+        report_images(usage, &wanted, live.min(kept)..kept, &images, &embedded);
+        report_compression(usage, outlooks, done);
+        usage.visual_tokens = count_visual(&wanted);
+        usage.text_tokens = count_text(&wanted);
         usage.reused_tokens = count_tokens(&wanted[..kept]);
 
         let start = Instant::now();
@@ -115,7 +161,8 @@ impl Memory {
         let behind_picture = kept == 0 || matches!(wanted[kept - 1], Item::Image(_));
         let cold = self.cold == kept && behind_picture;
         let save = sources.snapshots.zip(points.last().copied()).filter(|(_, point)| cold && point.0 > kept);
-        let result = self.decode_items(new, &embedded, save.map(|(s, (at, key))| (s, at - kept, key)));
+        let save = save.map(|(snapshots, (at, key))| Save { snapshots, at: at - kept, key });
+        let result = self.decode_items(&wanted[kept..], &embedded, sources.compression, save);
         if cold && result.is_ok() {
             self.cold = wanted.iter().rposition(|i| matches!(i, Item::Image(_))).map_or(0, |last| last + 1);
         }
@@ -143,14 +190,18 @@ impl Memory {
         &mut self,
         snapshots: &KvSnapshots,
         points: &[(usize, EmbeddingKey)],
-        wanted: &[Item],
+        wanted: &mut [Item],
         live: usize,
+        compression: &Compression,
     ) -> Result<usize> {
         // the last item is always decoded again
         for &(at, key) in points.iter().rev().filter(|p| p.0 > live && p.0 < wanted.len()) {
-            let Some(state) = snapshots.get(key) else { continue };
-            match self.load(wanted[..at].to_vec(), &state) {
+            let Some(found) = snapshots.get(key) else { continue };
+            let known = with_counts(&wanted[..at], found.counts(), compression);
+            let unfit = || Error::State { reason: "its pictures have other numbers of rows".into() };
+            match known.ok_or_else(unfit).and_then(|items| self.load(items, found.state())) {
                 Ok(()) => {
+                    wanted[..at].clone_from_slice(&self.live);
                     self.cold = at; // others are not saved
                     return Ok(at);
                 }
@@ -224,12 +275,13 @@ impl Memory {
     /// Decodes items behind what is there, as upstream's helper does: runs of text and tiles apart, each in pieces of
     /// `n_batch`. So the numbers are upstream's, bit for bit.
     ///
-    /// `save`: behind so many items, the state is kept under that key.
+    /// `save`: where the state is kept on the way.
     fn decode_items(
         &mut self,
         items: &[Item],
         embedded: &[Embedded],
-        save: Option<(&KvSnapshots, usize, EmbeddingKey)>,
+        compression: &Compression,
+        save: Option<Save<'_>>,
     ) -> Result<()> {
         let n_batch = self.context.n_batch() as usize;
         let mut rows = embedded.iter();
@@ -237,12 +289,13 @@ impl Memory {
         while i < items.len() {
             if let Item::Image(image) = &items[i] {
                 let rows = rows.next().ok_or_else(|| Error::NoVision { reason: "no projector is loaded".into() })?;
-                self.decode_image(image, rows, i + 1 == items.len())?;
+                let moved = self.decode_image(image, rows, compression, i + 1 == items.len())?;
                 self.live.push(items[i].clone());
                 i += 1;
-                if let Some((snapshots, _, key)) = save.filter(|s| s.1 == i && !s.0.holds(s.2)) {
+                // keys that are yet to be turned cannot be saved
+                if let Some(save) = save.filter(|s| s.at == i && !moved && !s.snapshots.holds(s.key)) {
                     match self.context.save_sequence(SEQUENCE) {
-                        Ok(state) => snapshots.put(key, state),
+                        Ok(state) => save.snapshots.put(save.key, state, counts(&self.live)),
                         // the answer does not depend on it
                         Err(error) => tracing::warn!(%error, "a KV state could not be kept"),
                     }
@@ -265,10 +318,21 @@ impl Memory {
         Ok(())
     }
 
-    fn decode_image(&mut self, item: &ImageItem, embedded: &Embedded, logits_last: bool) -> Result<()> {
-        let positions = item.decoder_positions(self.next_position())?;
+    /// Returns whether rows were moved to other positions afterwards.
+    fn decode_image(
+        &mut self,
+        item: &ImageItem,
+        embedded: &Embedded,
+        compression: &Compression,
+        logits_last: bool,
+    ) -> Result<bool> {
+        let start = self.next_position();
         let rows = &embedded.rows;
         let n = rows.rows().get();
+        let positions = match &embedded.anchors {
+            Some(anchors) => compression.positions(item, anchors, start)?,
+            None => item.decoder_positions(start)?,
+        };
         if n != positions.len() {
             return Err(Error::Encode { reason: format!("{n} rows for {} positions", positions.len()) });
         }
@@ -284,7 +348,11 @@ impl Memory {
             self.decode(&batch, !item.image.non_causal)?;
             from = to;
         }
-        Ok(())
+        let moves = embedded.anchors.as_ref().map_or_else(Vec::new, |a| compression.moves(item, a, start));
+        for &(from, to, by) in &moves {
+            self.context.shift(SEQUENCE, from, to, by)?;
+        }
+        Ok(!moves.is_empty())
     }
 
     /// Says before every batch who may look at whom: whatever ended the last one, nothing is left to be put right.
@@ -302,7 +370,7 @@ impl Memory {
         for (i, item) in wanted.iter().enumerate() {
             used += item.tokens().get();
             if let Item::Image(image) = item {
-                let tokens = image.image.tokens.get();
+                let tokens = image.tokens().get();
                 if i >= keep && image.image.non_causal && tokens > n_ubatch {
                     return Err(Error::MicroBatchTooSmall { tokens, n_ubatch });
                 }
@@ -359,6 +427,8 @@ fn report_images(
         fetch: Duration::ZERO,
         rows: TokenCount::ZERO,
         tokens: TokenCount::ZERO,
+        compress: Duration::ZERO,
+        reasons: Vec::new(),
     };
     usage.images = vec![nothing; count.unwrap_or(0)];
     for (i, item) in wanted[..restored.end].iter().enumerate() {
@@ -368,7 +438,7 @@ fn report_images(
                 report.source = ImageSource::Snapshot;
             }
             report.rows += image.image.tokens;
-            report.tokens += image.image.tokens;
+            report.tokens += image.tokens();
         }
     }
     for (image, embedded) in images.iter().zip(embedded) {
@@ -379,7 +449,35 @@ fn report_images(
             ImageSource::Encoded => report.encode += embedded.took,
             _ => report.fetch += embedded.took,
         }
-        report.rows += embedded.rows.rows();
+        report.rows += image.image.tokens;
         report.tokens += embedded.rows.rows();
     }
+}
+
+/// Says why each picture keeps what it keeps.
+fn report_compression(usage: &mut Usage, outlooks: &Outlooks, done: Vec<Done>) {
+    for (report, outlook) in usage.images.iter_mut().zip(outlooks) {
+        if let Some(outlook) = outlook {
+            report.reasons = outlook.reasons().to_vec();
+            // rows that were there already
+            if !outlook.is_full() && report.tokens == report.rows {
+                report.reasons.insert(0, Reason::InContext);
+            }
+        }
+    }
+    for done in done {
+        if let Some(report) = usage.images.get_mut(done.index) {
+            report.reasons = done.reasons;
+            report.compress = done.took;
+        }
+    }
+}
+
+/// At most `keep` items, so that no picture that is compressed is cut between its tiles: they share a budget.
+fn whole_pictures(items: &[Item], keep: usize) -> usize {
+    let torn = pictures(items).into_iter().map(|(_, places)| places).find(|places| {
+        let compressed = matches!(&items[places[0]], Item::Image(i) if i.fewer.is_some());
+        compressed && places[0] < keep && places.last().is_some_and(|&last| last >= keep)
+    });
+    torn.map_or(keep, |places| places[0])
 }

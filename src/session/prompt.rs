@@ -19,6 +19,52 @@ pub(super) struct ImageItem {
     pub(super) source: Chunks,
     pub(super) chunk: usize,
     pub(super) image: ImageChunk,
+    /// What is left of its rows; `None`: all.
+    pub(super) fewer: Option<Fewer>,
+}
+
+/// What compression leaves of an image item.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Fewer {
+    pub(super) recipe: Recipe,
+    /// Rows; as long as they are not known, the fewest there can be.
+    pub(super) tokens: TokenCount,
+    /// By how much it advances the position.
+    pub(super) positions: PosCount,
+}
+
+/// How rows become fewer: equal recipes on equal rows give equal rows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Recipe {
+    /// Compressor, share of energy, positions.
+    pub(super) method: Arc<str>,
+    /// Cells of the whole picture that are kept at least.
+    pub(super) least: usize,
+}
+
+/// Whether items that differ in the number of rows they keep can stand for each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Match {
+    /// No.
+    Exact,
+    /// One that keeps at least as much can.
+    AtLeast,
+}
+
+impl Match {
+    /// Whether a picture that was decoded as `live` can stay where `wanted` is asked for.
+    fn allows(self, live: Option<&Fewer>, wanted: Option<&Fewer>) -> bool {
+        match (live, wanted) {
+            (None, None) => true,
+            (Some(live), Some(wanted)) => {
+                let (live, wanted) = (&live.recipe, &wanted.recipe);
+                let more = self == Self::AtLeast && live.least >= wanted.least;
+                live.method == wanted.method && (live.least == wanted.least || more)
+            }
+            (None, Some(_)) => self == Self::AtLeast,
+            (Some(_), None) => false,
+        }
+    }
 }
 
 /// Where a picture's chunks come from.
@@ -49,6 +95,11 @@ impl Chunks {
 }
 
 impl ImageItem {
+    /// Rows the text model is given.
+    pub(super) fn tokens(&self) -> TokenCount {
+        self.fewer.as_ref().map_or(self.image.tokens, |f| f.tokens)
+    }
+
     /// Decoder positions of its rows when the first one stands at `start`.
     pub(super) fn decoder_positions(&self, start: i32) -> Result<Vec<Position>> {
         match &self.source {
@@ -80,23 +131,35 @@ impl Item {
     pub(super) fn tokens(&self) -> TokenCount {
         match self {
             Item::Token(_) => TokenCount(1),
-            Item::Image(item) => item.image.tokens,
+            Item::Image(item) => item.tokens(),
         }
     }
 
     pub(super) fn positions(&self) -> PosCount {
         match self {
             Item::Token(_) => PosCount(1),
-            Item::Image(item) => item.image.positions,
+            Item::Image(item) => item.fewer.as_ref().map_or(item.image.positions, |f| f.positions),
         }
     }
 
-    /// Whether both put the same thing into the KV cache, given that all before them is the same.
-    fn same(&self, other: &Item) -> bool {
-        match (self, other) {
+    /// Whether what this one put into the KV cache serves for `wanted`, given that all before them does.
+    fn serves(&self, wanted: &Item, by: Match) -> bool {
+        match (self, wanted) {
             (Item::Token(a), Item::Token(b)) => a == b,
-            (Item::Image(a), Item::Image(b)) => a.picture == b.picture && a.chunk == b.chunk && a.image == b.image,
+            (Item::Image(a), Item::Image(b)) => {
+                let same = a.picture == b.picture && a.chunk == b.chunk && a.image == b.image;
+                same && by.allows(a.fewer.as_ref(), b.fewer.as_ref())
+            }
             _ => false,
+        }
+    }
+
+    /// Takes over how many rows are left of an image item.
+    pub(super) fn set_fewer(&mut self, fewer: Option<Fewer>) {
+        if let Item::Image(image) = self
+            && image.fewer != fewer
+        {
+            *image = Arc::new(ImageItem { fewer, ..ImageItem::clone(image) });
         }
     }
 }
@@ -108,7 +171,7 @@ pub(super) fn push_picture(items: &mut Vec<Item>, picture: u128, index: usize, c
             Chunk::Text(tokens) => items.extend(tokens.into_iter().map(Item::Token)),
             Chunk::Image(image) => {
                 let source = chunks.clone();
-                items.push(Item::Image(Arc::new(ImageItem { picture, index, source, chunk, image })));
+                items.push(Item::Image(Arc::new(ImageItem { picture, index, source, chunk, image, fewer: None })));
             }
         }
     }
@@ -117,12 +180,32 @@ pub(super) fn push_picture(items: &mut Vec<Item>, picture: u128, index: usize, c
 /// One image chunk of a picture as an item. `None` where the picture has no such chunk.
 pub(super) fn image_item(picture: u128, index: usize, chunks: &Chunks, chunk: usize) -> Option<Item> {
     let Chunk::Image(image) = chunks.list().into_iter().nth(chunk)? else { return None };
-    Some(Item::Image(Arc::new(ImageItem { picture, index, source: chunks.clone(), chunk, image })))
+    let source = chunks.clone();
+    Some(Item::Image(Arc::new(ImageItem { picture, index, source, chunk, image, fewer: None })))
 }
 
-/// Length of the longest common beginning.
-pub(super) fn common_prefix(live: &[Item], wanted: &[Item]) -> usize {
-    live.iter().zip(wanted).take_while(|(a, b)| a.same(b)).count()
+/// Length of the longest common beginning. Pictures in it are wanted as they are live from then on.
+pub(super) fn common_prefix(live: &[Item], wanted: &mut [Item], by: Match) -> usize {
+    let n = live.iter().zip(&*wanted).take_while(|(live, wanted)| live.serves(wanted, by)).count();
+    for (live, wanted) in live.iter().zip(&mut wanted[..n]) {
+        if let Item::Image(image) = live {
+            wanted.set_fewer(image.fewer.clone());
+        }
+    }
+    n
+}
+
+/// Pictures of these items: index of the picture, and where its tiles stand.
+pub(super) fn pictures(items: &[Item]) -> Vec<(usize, Vec<usize>)> {
+    let mut found: Vec<(usize, Vec<usize>)> = Vec::new();
+    for (at, item) in items.iter().enumerate() {
+        let Item::Image(image) = item else { continue };
+        match found.last_mut() {
+            Some((index, tiles)) if *index == image.index => tiles.push(at),
+            _ => found.push((image.index, vec![at])),
+        }
+    }
+    found
 }
 
 /// Tokens of all items.

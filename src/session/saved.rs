@@ -3,7 +3,8 @@
 //! ```text
 //! magic "LLAVASES", version, bytes of the body, XXH3-128 of the body, body:
 //!   messages: role, parts: text, a picture as PNG, or an encoded picture
-//!   items of the KV cache: token, or (key of the rows, picture, tokens before it, chunk)
+//!   items of the KV cache: token, or (key of the rows, picture, tokens before it, chunk, and for fewer rows than the encoder gives,
+//!   the recipe, their number and that of their positions)
 //!   state of the sequence, as llama::SequenceState writes it
 //! ```
 //! All numbers are little-endian, all lists and texts are length-prefixed.
@@ -12,15 +13,15 @@ use super::bytes::{Reader, Writer, open, seal};
 use super::conversation::Session;
 use super::encoded::EncodedPicture;
 use super::message::{Message, Part, Picture, Shown};
-use super::prompt::{Item, count_tokens, image_item};
+use super::prompt::{Fewer, Item, Recipe, count_tokens, image_item};
 use super::template::Role;
 use crate::error::{Error, Result};
 use crate::image::{DecodeOptions, Limits, decode};
 use crate::llama::{SequenceState, Token};
-use crate::units::TokenCount;
+use crate::units::{PosCount, TokenCount};
 
 const MAGIC: &[u8; 8] = b"LLAVASES";
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 
 /// What came back of a saved conversation.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,15 +71,19 @@ impl Session {
             Some(items) => {
                 out.len(items.len());
                 for item in items {
-                    match *item {
+                    match item {
                         Live::Token(token) => {
                             out.byte(0);
                             out.int(token.0);
                         }
-                        Live::Image { index, before, chunk, key } => {
-                            out.byte(1);
-                            out.hash(key);
-                            [index, before.get(), chunk].into_iter().for_each(|n| out.len(n));
+                        Live::Image { index, before, chunk, key, fewer } => {
+                            out.byte(if fewer.is_some() { 2 } else { 1 });
+                            out.hash(*key);
+                            [*index, before.get(), *chunk].into_iter().for_each(|n| out.len(n));
+                            if let Some(Fewer { recipe, tokens, positions }) = fewer {
+                                out.bytes(recipe.method.as_bytes());
+                                [recipe.least, tokens.get(), positions.get()].into_iter().for_each(|n| out.len(n));
+                            }
                         }
                     }
                 }
@@ -141,7 +146,8 @@ impl Session {
                         return None;
                     }
                     let key = name(item).ok()??;
-                    Some(Live::Image { index: known.index, before: known.before, chunk: image.chunk, key })
+                    let fewer = image.fewer.clone();
+                    Some(Live::Image { index: known.index, before: known.before, chunk: image.chunk, key, fewer })
                 }
             })
             .collect()
@@ -158,10 +164,11 @@ impl Session {
         let pictures: Vec<Shown<'_>> = messages.iter().flat_map(Message::shown).collect();
         let mut items = Vec::with_capacity(live.len());
         for item in live {
-            match *item {
-                Live::Token(token) if self.model().vocab().contains(token) => items.push(Item::Token(token)),
+            match item {
+                Live::Token(token) if self.model().vocab().contains(*token) => items.push(Item::Token(*token)),
                 Live::Token(_) => return Err(refuse("it has tokens that this model does not know")),
-                Live::Image { index, before, chunk, key } => {
+                Live::Image { index, before, chunk, key, fewer } => {
+                    let (index, before, chunk, key) = (*index, *before, *chunk, *key);
                     let picture = *pictures.get(index).ok_or_else(|| refuse("a picture is missing"))?;
                     let known = self.prepared.iter().find(|r| r.index == index).map(|r| r.chunks.clone());
                     let chunks = match known {
@@ -173,11 +180,18 @@ impl Session {
                             chunks
                         }
                     };
-                    let item = image_item(picture.content_hash(), index, &chunks, chunk)
+                    let mut item = image_item(picture.content_hash(), index, &chunks, chunk)
                         .ok_or_else(|| refuse("its pictures were cut otherwise"))?;
                     // another projector, another layout, another picture: what the KV cache holds was made of other rows
                     if name(&item)? != Some(key) {
                         return Err(refuse("its pictures were encoded otherwise"));
+                    }
+                    if let Some(fewer) = fewer {
+                        let (tokens, places) = (fewer.tokens.get(), [fewer.tokens.get(), item.positions().get()]);
+                        if !(1..=item.tokens().get()).contains(&tokens) || !places.contains(&fewer.positions.get()) {
+                            return Err(refuse("its pictures had other numbers of rows"));
+                        }
+                        item.set_fewer(Some(fewer.clone()));
                     }
                     items.push(item);
                 }
@@ -200,10 +214,10 @@ fn name(item: &Item) -> Result<Option<u128>> {
 }
 
 /// An item of the KV cache, without the pixels.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 enum Live {
     Token(Token),
-    Image { index: usize, before: TokenCount, chunk: usize, key: u128 },
+    Image { index: usize, before: TokenCount, chunk: usize, key: u128, fewer: Option<Fewer> },
 }
 
 struct Saved {
@@ -245,9 +259,17 @@ fn read_body(body: &mut Reader<'_>, options: &DecodeOptions) -> Option<Result<Sa
     for _ in 0..body.len()? {
         live.push(match body.byte()? {
             0 => Live::Token(Token(body.int()?)),
-            1 => {
+            kind @ (1 | 2) => {
                 let key = body.hash()?;
-                Live::Image { index: body.len()?, before: TokenCount(body.len()?), chunk: body.len()?, key }
+                let (index, before, chunk) = (body.len()?, TokenCount(body.len()?), body.len()?);
+                let fewer = if kind == 2 {
+                    let method = std::str::from_utf8(body.bytes()?).ok()?.into();
+                    let recipe = Recipe { method, least: body.len()? };
+                    Some(Fewer { recipe, tokens: TokenCount(body.len()?), positions: PosCount(body.len()?) })
+                } else {
+                    None
+                };
+                Live::Image { index, before, chunk, key, fewer }
             }
             _ => return None,
         });

@@ -70,12 +70,45 @@ pub struct KvSnapshots {
     counters: Counters,
 }
 
+/// A state, and how many rows each tile before it has in it.
+#[derive(Debug)]
+pub(super) struct Snapshot {
+    state: SequenceState,
+    counts: Vec<u32>,
+}
+
+impl Snapshot {
+    pub(super) fn state(&self) -> &SequenceState {
+        &self.state
+    }
+
+    pub(super) fn counts(&self) -> &[u32] {
+        &self.counts
+    }
+
+    /// As it lies on the disk: the state, and behind it the counts. How many there are stands in the entry's header.
+    fn into_bytes(self) -> Vec<u8> {
+        let mut bytes = self.state.into_bytes();
+        bytes.extend(self.counts.iter().flat_map(|n| n.to_le_bytes()));
+        bytes
+    }
+
+    /// Reads back what [`Snapshot::into_bytes`] gave.
+    fn from_bytes(mut bytes: Vec<u8>, counts: u32) -> Option<Self> {
+        let at = bytes.len().checked_sub(4 * counts as usize)?;
+        let number = |b: &[u8]| b.iter().rev().fold(0, |n, &b| n << 8 | u32::from(b));
+        let counts = bytes[at..].chunks_exact(4).map(number).collect();
+        bytes.truncate(at);
+        Some(Self { state: SequenceState::from_bytes(bytes).ok()?, counts })
+    }
+}
+
 #[derive(Debug, Clone)]
-struct Kept(Arc<SequenceState>);
+struct Kept(Arc<Snapshot>);
 
 impl Weigh for Kept {
     fn bytes(&self) -> u64 {
-        self.0.as_bytes().len() as u64
+        (self.0.state.as_bytes().len() + 4 * self.0.counts.len()) as u64
     }
 
     fn in_use(&self) -> bool {
@@ -117,7 +150,7 @@ impl KvSnapshots {
         }
     }
 
-    pub(super) fn get(&self, key: EmbeddingKey) -> Option<Arc<SequenceState>> {
+    pub(super) fn get(&self, key: EmbeddingKey) -> Option<Arc<Snapshot>> {
         if let Some(kept) = self.memory().get(key.to_u128()) {
             self.counters.memory_hits.add(1);
             return Some(kept.0);
@@ -128,27 +161,27 @@ impl KvSnapshots {
                 self.counters.disk_errors.add(1);
                 None
             })?;
-            if unseal(Kind::KvState, key, &bytes).is_err() {
+            let Ok(([counts, ..], _)) = unseal(Kind::KvState, key, &bytes) else {
                 self.counters.refused.add(1);
                 self.forget(disk, key, &bytes);
                 return None;
-            }
+            };
             // states are large: the header goes, the rest stays where it is
             bytes.drain(..HEADER_BYTES);
-            let state = SequenceState::from_bytes(bytes).ok();
-            if state.is_none() {
+            let snapshot = Snapshot::from_bytes(bytes, counts);
+            if snapshot.is_none() {
                 self.refuse(key);
             }
-            state
+            snapshot
         });
-        let Some(state) = found.map(Arc::new) else {
+        let Some(snapshot) = found.map(Arc::new) else {
             self.counters.misses.add(1);
             return None;
         };
         self.counters.disk_hits.add(1);
-        let inserted = self.memory().insert(key.to_u128(), Kept(Arc::clone(&state)));
+        let inserted = self.memory().insert(key.to_u128(), Kept(Arc::clone(&snapshot)));
         self.counters.evictions.add(inserted.evicted);
-        Some(state)
+        Some(snapshot)
     }
 
     /// Removes a state that did not fit.
@@ -169,10 +202,14 @@ impl KvSnapshots {
         }
     }
 
-    pub(super) fn put(&self, key: EmbeddingKey, state: SequenceState) {
+    /// Keeps a state before which tiles have so many rows.
+    pub(super) fn put(&self, key: EmbeddingKey, state: SequenceState, counts: Vec<u32>) {
+        let mut snapshot = Snapshot { state, counts };
         if let Some(disk) = &self.disk {
-            let header = seal(Kind::KvState, key, [0; 10], state.as_bytes());
-            match disk.put(key, &header, state.as_bytes()) {
+            let n = u32::try_from(snapshot.counts.len()).unwrap_or(u32::MAX);
+            let bytes = snapshot.into_bytes();
+            let header = seal(Kind::KvState, key, [n, 0, 0, 0, 0, 0, 0, 0, 0, 0], &bytes);
+            match disk.put(key, &header, &bytes) {
                 Ok(Put::Written { evicted }) => self.counters.evictions.add(evicted),
                 Ok(Put::Present | Put::TooLarge) => {}
                 Ok(Put::Busy) => self.counters.disk_errors.add(1),
@@ -181,8 +218,10 @@ impl KvSnapshots {
                     self.counters.disk_errors.add(1);
                 }
             }
+            let Some(again) = Snapshot::from_bytes(bytes, n) else { return };
+            snapshot = again;
         }
-        let inserted = self.memory().insert(key.to_u128(), Kept(Arc::new(state)));
+        let inserted = self.memory().insert(key.to_u128(), Kept(Arc::new(snapshot)));
         self.counters.evictions.add(inserted.evicted);
         self.counters.saves.add(1);
     }
@@ -223,13 +262,23 @@ pub(super) fn points(
             Item::Image(image) => {
                 let Some(name) = image.key()? else { return Ok(None) };
                 link[16..32].copy_from_slice(&name.to_u128().to_le_bytes());
-                link[32..40].copy_from_slice(&(image.image.positions.get() as u64).to_le_bytes());
+                // how many rows are left is decided by them and by this
+                let way = match &image.fewer {
+                    None => image.image.positions.get() as u64,
+                    Some(fewer) => {
+                        let mut key = KeyBuilder::new("llava fewer rows");
+                        key.text("method", &fewer.recipe.method).number("least", fewer.recipe.least as u64);
+                        key.number("positions", image.image.positions.get() as u64);
+                        key.finish().to_u128() as u64
+                    }
+                };
+                link[32..40].copy_from_slice(&way.to_le_bytes());
             }
         }
         // tokens and pictures have links of different lengths
         chain = xxh3_128(if matches!(item, Item::Token(_)) { &link[..20] } else { &link });
         if let Item::Image(image) = item {
-            let key = KeyBuilder::new("llava kv state").hash("chain", chain).finish();
+            let key = KeyBuilder::new("llava kv state 2").hash("chain", chain).finish();
             // tiles of one picture: only the last one's state is kept
             if last_picture == Some(image.index) {
                 points.pop();

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::compress::Reason;
 use crate::units::TokenCount;
 
 /// Where a picture's rows came from.
@@ -67,6 +68,10 @@ pub struct ImageUsage {
     pub rows: TokenCount,
     /// Rows the text model was given.
     pub tokens: TokenCount,
+    /// Time to choose or make them, zero where they are the encoder's.
+    pub compress: Duration,
+    /// Why it has so many, most important first.
+    pub reasons: Vec<Reason>,
 }
 
 /// Why an answer ended.

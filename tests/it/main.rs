@@ -13,6 +13,7 @@ mod cache;
 mod capacity;
 #[cfg(all(feature = "cli", feature = "demo"))]
 mod cli;
+mod compression;
 mod forced;
 mod gemm;
 mod handles;

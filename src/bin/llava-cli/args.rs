@@ -8,6 +8,7 @@ use llava::image::Background;
 use llava::llama::{FlashAttention, KvType};
 
 use crate::bench;
+use crate::compress_flags::VisualTokenArgs;
 use crate::eval;
 use crate::quantize;
 use crate::values::{self, CachePlace, CardinalOrAll, Layout, ThreadCount, Vision};
@@ -114,6 +115,8 @@ pub struct AskArgs {
     pub context: ContextArgs,
     #[command(flatten)]
     pub sampling: SamplingArgs,
+    #[command(flatten)]
+    pub visual: VisualTokenArgs,
     #[command(flatten)]
     pub cache: CacheArgs,
     #[command(flatten)]

@@ -46,7 +46,7 @@ pub fn run(args: &AskArgs, interrupt: &Interrupt, started: Instant) -> Result<()
     let model = open::model(&args.model, &files, interrupt)?;
     let projector =
         open::projector(&args.model, &args.picture, &files, args.cache.cache_dir.as_deref(), &model, interrupt)?;
-    let mut session = open::session(settings, &model, projector)?;
+    let mut session = open::session(settings, &args.visual, &model, projector)?;
     if let Some(talk) = &mut talk {
         talk.take_up(&mut session)?;
     }

@@ -5,10 +5,12 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use llava::Error;
+use llava::compress::Policy;
 use llava::session::{Part, Role, Session};
 
 use crate::args::AskArgs;
 use crate::ask::{Request, answer};
+use crate::compress_flags::setting;
 use crate::console::{self, ReaderGone, note, say};
 use crate::exit::{self, Reported};
 use crate::pictures::{Reader, compose};
@@ -19,6 +21,7 @@ use crate::usage::Facts;
 const HELP: &str = "\
 Each line is a message, or one of:
   /image PATH   show a picture with the next message; several are shown in order
+  /tokens HOW   visual tokens of a picture from now on: full, auto, a number, or a share such as 33%
   /clear        forget the conversation and pictures not shown yet
   /regen        answer the last message again
   /help         this list
@@ -30,6 +33,7 @@ Start a message with a space if it begins with a slash.";
 enum Line<'a> {
     Nothing,
     Image(&'a str),
+    Tokens(&'a str),
     Clear,
     Again,
     Help,
@@ -113,6 +117,12 @@ impl Chat<'_> {
                 }
                 say("conversation cleared");
             }
+            Line::Tokens(how) => {
+                let setting = setting(how).map_err(|what| exit::Problem::usage(format!("/tokens `{how}`: {what}")))?;
+                let policy = self.session.visual_tokens().clone();
+                self.session.set_visual_tokens(Policy { setting, ..policy });
+                say(format_args!("visual tokens: {setting}"));
+            }
             Line::Image("") => return Err(exit::Problem::usage("/image needs the path of a picture").into()),
             Line::Image(path) => {
                 let path = unquote(path);
@@ -182,6 +192,7 @@ fn parse(line: &str) -> Line<'_> {
     }
     match (word, rest.trim()) {
         ("/image", path) => Line::Image(path),
+        ("/tokens", how) => Line::Tokens(how),
         ("/clear", "") => Line::Clear,
         ("/regen", "") => Line::Again,
         ("/help", "") => Line::Help,
@@ -210,6 +221,7 @@ mod tests {
         assert_eq!(parse("/image\n"), Line::Image(""));
         assert_eq!(parse("/quit\r\n"), Line::Quit);
         assert_eq!(parse("/exit"), Line::Quit);
+        assert_eq!(parse("/tokens 33%\n"), Line::Tokens("33%"));
         assert_eq!(parse("/clear\n"), Line::Clear);
         assert_eq!(parse("/regen\n"), Line::Again);
         assert_eq!(parse("/imgae x\n"), Line::Unknown("/imgae"));

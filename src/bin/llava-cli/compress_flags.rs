@@ -1,10 +1,16 @@
 //! `--visual-tokens` and `--compressor`, wherever a command takes them.
 
 use std::str::FromStr;
+use std::sync::Arc;
 
-use clap::Args;
+use anyhow::{Context, Result};
+use clap::{Args, ValueEnum};
 use llava::Error;
-use llava::compress::{CompressorSpec, VisualTokenSetting};
+use llava::compress::{Compressor, CompressorSpec, Method, Policy, VisualTokenSetting};
+use llava::mtmd::Projector;
+use llava::session::{ImagePositions, SessionParams};
+
+use crate::exit::Stage;
 
 #[derive(Debug, Clone, PartialEq, Default, Args)]
 #[command(next_help_heading = "Visual tokens")]
@@ -17,6 +23,49 @@ pub struct CompressFlags {
     /// colon (div-c:quota=0.25,merge=0.5); resampler needs file=WEIGHTS.gguf
     #[arg(long, value_name = "NAME[:K=V,...]", default_value_t, value_parser = compressor)]
     pub compressor: CompressorSpec,
+}
+
+/// The same where a conversation follows.
+#[derive(Debug, Clone, PartialEq, Default, Args)]
+pub struct VisualTokenArgs {
+    #[command(flatten)]
+    pub flags: CompressFlags,
+    /// Where the rows that are left stand: one behind the other, or where they would stand without compression. Models with M-RoPE
+    /// always do the latter
+    #[arg(long, value_name = "HOW", value_enum, default_value_t, help_heading = "Visual tokens")]
+    pub image_positions: PositionsFlag,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub enum PositionsFlag {
+    #[default]
+    Compact,
+    Preserve,
+}
+
+impl CompressFlags {
+    /// Makes the compressor; methods that are trained are for one projector.
+    pub fn build(&self, projector: Option<&Projector>) -> Result<Arc<dyn Compressor>> {
+        let trained = self.compressor.method() == Method::Resampler;
+        let fingerprint = projector.filter(|_| trained).map(Projector::fingerprint).transpose();
+        let built = fingerprint.and_then(|fingerprint| self.compressor.build(fingerprint));
+        built.context(Stage::Argument)
+    }
+}
+
+impl VisualTokenArgs {
+    /// Adds what these flags say to a session's parameters.
+    pub fn apply(&self, params: SessionParams, projector: Option<&Projector>) -> Result<SessionParams> {
+        Ok(SessionParams {
+            visual_tokens: Policy::new(self.flags.visual_tokens),
+            compressor: Some(self.flags.build(projector)?),
+            image_positions: match self.image_positions {
+                PositionsFlag::Compact => ImagePositions::Compact,
+                PositionsFlag::Preserve => ImagePositions::Preserve,
+            },
+            ..params
+        })
+    }
 }
 
 /// `--visual-tokens`.

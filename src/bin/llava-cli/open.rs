@@ -9,6 +9,7 @@ use llava::mtmd::Projector;
 use llava::session::{Session, SessionParams};
 
 use crate::args::{ModelArgs, PictureArgs};
+use crate::compress_flags::VisualTokenArgs;
 use crate::console::note;
 use crate::exit::Stage;
 use crate::files::Files;
@@ -61,7 +62,13 @@ pub fn projector(
 }
 
 /// A conversation on loaded models.
-pub fn session(params: SessionParams, model: &Arc<Model>, projector: Option<Arc<Projector>>) -> Result<Session> {
+pub fn session(
+    params: SessionParams,
+    visual: &VisualTokenArgs,
+    model: &Arc<Model>,
+    projector: Option<Arc<Projector>>,
+) -> Result<Session> {
+    let params = visual.apply(params, projector.as_deref())?;
     // the only file a session reads itself is the chat template's
     Session::new(model, projector, params).context(Stage::Argument)
 }

@@ -1,8 +1,10 @@
 //! What an answer cost: as JSON for programs, as a line for people.
 
+use std::fmt::Write;
 use std::path::Path;
 use std::time::Duration;
 
+use llava::compress::Reason;
 use llava::session::{ImageSource, Usage};
 use serde_json::{Value, json};
 
@@ -33,6 +35,8 @@ impl Facts {
                     "fetch_ms": ms(image.fetch),
                     "rows": image.rows.get(),
                     "tokens": image.tokens.get(),
+                    "compress_ms": ms(image.compress),
+                    "reasons": image.reasons.iter().map(reason).collect::<Vec<_>>(),
                 })
             })
             .collect();
@@ -70,15 +74,31 @@ impl Facts {
         )];
         lines.extend(usage.images.iter().enumerate().map(|(i, image)| {
             let (rows, number) = (image.rows.get(), i + 1);
-            match image.source {
+            let mut line = match image.source {
                 ImageSource::Encoded => format!("picture {number}: encoded, {:.1} ms, {rows} rows", ms(image.encode)),
                 ImageSource::Kv => format!("picture {number}: still in the context, {rows} rows"),
                 ImageSource::Snapshot => format!("picture {number}: hit (saved context), {rows} rows"),
                 tier => format!("picture {number}: hit ({}), {:.1} ms, {rows} rows", tier.name(), ms(image.fetch)),
+            };
+            if image.tokens != image.rows {
+                let _ = write!(line, ", {} visual tokens", image.tokens.get());
             }
+            if image.compress > Duration::ZERO {
+                let _ = write!(line, " in {:.1} ms", ms(image.compress));
+            }
+            let why: Vec<String> = image.reasons.iter().map(ToString::to_string).collect();
+            // all rows because nobody asked for fewer is nothing to report
+            if !why.is_empty() && (image.tokens != image.rows || image.reasons != [Reason::Asked]) {
+                let _ = write!(line, ": {}", why.join("; "));
+            }
+            line
         }));
         lines
     }
+}
+
+fn reason(reason: &Reason) -> Value {
+    json!({ "name": reason.name(), "text": reason.to_string() })
 }
 
 /// Milliseconds with microseconds behind the point.

@@ -52,6 +52,8 @@ pub enum Reason {
         /// By what factor encoding and prefill would get faster.
         gain: f64,
     },
+    /// All its rows, or more than would be asked for now, are in the context already.
+    InContext,
     /// How its rows lie is not known, or not what the compressor can take.
     UnknownLayout {
         /// What is wrong.
@@ -69,6 +71,7 @@ impl Reason {
             Self::Question { .. } => "question",
             Self::Picture { .. } => "picture",
             Self::NoGain { .. } => "no-gain",
+            Self::InContext => "in-context",
             Self::UnknownLayout { .. } => "unknown-layout",
         }
     }
@@ -84,6 +87,7 @@ impl fmt::Display for Reason {
             Self::NoGain { gain } => {
                 write!(f, "the encoder dominates: fewer visual tokens would save a factor of {gain:.2} only")
             }
+            Self::InContext => f.write_str("its rows are in the context already"),
             Self::UnknownLayout { reason } => f.write_str(reason),
         }
     }
@@ -119,6 +123,12 @@ impl Outlook {
     #[must_use]
     pub fn range(&self) -> Option<(usize, usize)> {
         self.least.map(|n| (n, if self.energy > 0.0 { self.cells } else { n }))
+    }
+
+    /// Share of the picture's energy that has to be kept; 0: the picture is not looked at.
+    #[must_use]
+    pub fn energy(&self) -> f32 {
+        self.energy
     }
 
     /// All that decides about rows besides the compressor, in one canonical form: part of the keys of KV states. Reasons are not in

@@ -22,7 +22,6 @@ use super::{Compressor, Result};
 
 /// How rows are budgeted.
 #[derive(Debug, Clone, PartialEq)]
-#[non_exhaustive]
 pub struct Policy {
     /// What the user wants.
     pub setting: VisualTokenSetting,

@@ -128,7 +128,7 @@ fn load(plan: &Plan<'_>, interrupt: &Interrupt) -> Result<Vec<Ready>> {
         let vocab = model.vocab();
         let n_tokens = i32::try_from(vocab.n_tokens()).unwrap_or(i32::MAX);
         ready.push(Ready {
-            session: open::session(settings, &model, projector)?,
+            session: open::session(settings, &setup.visual, &model, projector)?,
             reader: Reader::new(&setup.picture),
             instructions: params::system(&setup.prompt)?,
             blind: setup.blind,

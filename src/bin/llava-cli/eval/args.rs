@@ -7,6 +7,7 @@ use clap::{Args, ValueHint};
 
 use super::score::ScorerChoice;
 use crate::args::{ContextArgs, ModelArgs, OutputArgs, PictureArgs, PromptArgs, SamplingArgs};
+use crate::compress_flags::VisualTokenArgs;
 use crate::exit::Problem;
 
 pub const ABOUT: &str = "\
@@ -106,6 +107,8 @@ pub struct SetupArgs {
     pub context: ContextArgs,
     #[command(flatten)]
     pub sampling: SamplingArgs,
+    #[command(flatten)]
+    pub visual: VisualTokenArgs,
     /// Ask without showing the picture: what can be guessed from the question alone
     #[arg(long, help_heading = "Pictures")]
     pub blind: bool,
