@@ -27,7 +27,7 @@ pub struct Policy {
     pub setting: VisualTokenSetting,
     /// In `auto`: share of the cells for questions about the picture as a whole. 64 of 196.
     pub coarse: f64,
-    /// In `auto`: share of the cells for questions that count things.
+    /// In `auto`: share of the cells for questions that need every thing in the picture: counting, describing.
     pub raised: f64,
     /// In `auto`: share of the picture's energy that has to be kept, 0 to 1; 0 does not look at the picture.
     pub energy: f32,
@@ -45,7 +45,7 @@ impl Policy {
     /// The usual policy with this setting.
     #[must_use]
     pub fn new(setting: VisualTokenSetting) -> Self {
-        Self { setting, coarse: 64.0 / 196.0, raised: 0.5, energy: 0.9, least_gain: 1.1 }
+        Self { setting, coarse: 64.0 / 196.0, raised: 0.45, energy: 0.9, least_gain: 1.1 }
     }
 
     /// What is known before the picture is encoded. `layouts`: those of its tiles; `costs`: of the model, where they are known.

@@ -57,6 +57,8 @@ pub enum Intent {
     Detail,
     /// How many.
     Count,
+    /// All that is in the picture, one thing after the other.
+    Describe,
     /// The picture as a whole: colours, shapes, what is beside what, what happens.
     Coarse,
     /// Not recognised.
@@ -75,6 +77,7 @@ impl Intent {
             Self::Coordinates => "coordinates",
             Self::Detail => "detail",
             Self::Count => "count",
+            Self::Describe => "describe",
             Self::Coarse => "coarse",
             Self::Unknown => "unknown",
         }
@@ -85,7 +88,7 @@ impl Intent {
     pub fn demand(self) -> Demand {
         match self {
             Self::Coarse => Demand::Coarse,
-            Self::Count => Demand::Raised,
+            Self::Count | Self::Describe => Demand::Raised,
             _ => Demand::Full,
         }
     }
@@ -119,7 +122,8 @@ impl Gate {
     /// assert_eq!(Gate::of("What does the sign say?").intent(), Intent::Read);
     /// assert_eq!(Gate::of("Wo ist der Hund?").demand(), Demand::Full);
     /// assert_eq!(Gate::of("How many cups are there?").demand(), Demand::Raised);
-    /// assert_eq!(Gate::of("Describe the image.").demand(), Demand::Coarse);
+    /// assert_eq!(Gate::of("Describe the image.").demand(), Demand::Raised);
+    /// assert_eq!(Gate::of("What colour is the car?").demand(), Demand::Coarse);
     /// ```
     #[must_use]
     pub fn of(question: &str) -> Self {
@@ -135,15 +139,18 @@ impl Gate {
             rule.pattern.remove(&mut rest);
         }
         // what needs most decides; among equals, the first in the lists
-        let hit = |demand| lists.wanted.iter().find(|r| r.intent.demand() == demand && r.pattern.find(&rest).is_some());
-        if let Some(rule) = hit(Demand::Full) {
+        let hit = |demand, question| {
+            lists.wanted.iter().find(|r| r.intent.demand() == demand && r.pattern.find(question).is_some())
+        };
+        if let Some(rule) = hit(Demand::Full, &rest) {
             return found(rule.intent, &rule.text);
         }
-        if let Some(rule) = hit(Demand::Raised) {
+        // what asks for no detail can still ask for a number of things
+        if let Some(rule) = hit(Demand::Raised, &whole) {
             return found(rule.intent, &rule.text);
         }
         if whole.letters.is_empty() {
-            return found(Intent::Coarse, "");
+            return found(Intent::Describe, "");
         }
         match lists.coarse.iter().find(|r| r.pattern.find(&whole).is_some()) {
             Some(rule) => found(Intent::Coarse, &rule.text),
@@ -175,6 +182,7 @@ impl fmt::Display for Gate {
         match (self.intent, self.evidence.as_str()) {
             (Intent::Coarse, _) => f.write_str("the question asks for no detail"),
             (Intent::Unknown, _) => f.write_str("the question is of no known kind"),
+            (intent, "") => write!(f, "the question asks to {}", doing(intent)),
             (intent, evidence) => write!(f, "the question asks to {} (`{evidence}`)", doing(intent)),
         }
     }
@@ -189,6 +197,7 @@ fn doing(intent: Intent) -> &'static str {
         Intent::Coordinates => "give coordinates",
         Intent::Detail => "look at details",
         Intent::Count => "count",
+        Intent::Describe => "describe",
         Intent::Coarse | Intent::Unknown => "look",
     }
 }
@@ -240,6 +249,7 @@ fn intent_named(name: &str) -> Intent {
         Intent::Coordinates,
         Intent::Detail,
         Intent::Count,
+        Intent::Describe,
     ];
     all.into_iter().find(|i| i.name() == name).unwrap_or(Intent::Unknown)
 }

@@ -24,16 +24,17 @@ fn share<'a>(list: &[(&str, &str, &'a str)], need: &str, demand: Demand) -> (f64
     (1.0 - missed.len() as f64 / all.len() as f64, missed)
 }
 
-/// Fails where fewer questions of detail are recognised, or more others taken for them, than given.
+/// Fails where fewer questions of detail are recognised, or more others taken for them, than given. Descriptions are coarse: they need
+/// somewhat more rows than others, and not all.
 fn judge(list: &[(&str, &str, &str)], least: f64, most: f64) {
     let (recall, missed) = share(list, "fine", Demand::Full);
     let (counts, uncounted) = share(list, "count", Demand::Raised);
-    let (alarms, _) = share(list, "coarse", Demand::Raised);
+    let (alarms, _) = share(list, "coarse", Demand::Full);
     println!("{} questions: fine {recall:.3}, count {counts:.3}, false alarms {alarms:.3}", list.len());
     let alarmed: Vec<_> = list
         .iter()
         .map(|q| (q, Gate::of(q.2)))
-        .filter(|(q, g)| q.1 == "coarse" && g.demand() > Demand::Coarse)
+        .filter(|(q, g)| q.1 == "coarse" && g.demand() == Demand::Full)
         .collect();
     assert!(recall >= least, "fine detail recognised: {recall:.3}, missed {missed:#?}");
     assert!(counts >= 0.95, "counting recognised: {counts:.3}, missed {uncounted:#?}");
@@ -97,7 +98,7 @@ fn what_is_not_understood_gets_every_row() {
         assert_eq!((gate.intent(), gate.demand()), (intent, Demand::Full), "{text}");
     }
     for text in ["", " \n", "?!"] {
-        assert_eq!(Gate::of(text).demand(), Demand::Coarse, "{text:?}");
+        assert_eq!(Gate::of(text).demand(), Demand::Raised, "{text:?}");
     }
     assert_eq!(Gate::of("What is the word on the sign?").to_string(), "the question asks to read (`word`)");
 }
