@@ -14,8 +14,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use clap::{Args, ValueHint};
-use llava::compress::{Gate, Method, Policy};
+use llava::compress::{Gate, Policy};
 use llava::llama::CancelToken;
+use llava::session::costs;
 
 use crate::args::{ModelArgs, OutputArgs, PictureArgs};
 use crate::compress_flags::CompressFlags;
@@ -73,21 +74,19 @@ pub fn run(args: &InspectArgs, interrupt: &Interrupt) -> Result<()> {
     let model = open::model(&args.model, &files, interrupt)?;
     let projector = open::projector(&args.model, &args.picture, &files, None, &model, interrupt)?
         .ok_or_else(|| Problem::new(FAILED, "failed", "the projector was not loaded"))?;
-    let CompressFlags { visual_tokens, compressor } = &args.compress;
-    // hashing a projector takes time: only trained weights need it
-    let trained = compressor.method() == Method::Resampler;
-    let compressor = compressor.build(trained.then(|| projector.fingerprint()).transpose()?)?;
+    let setting = args.compress.visual_tokens;
+    let compressor = args.compress.build(Some(&projector))?;
 
     let seen = Seen::new(&projector, picture.image(), &token)?;
     let layouts = seen.layouts();
     let gate = Gate::of(args.prompt.as_deref().unwrap_or_default());
     let layouts = layouts.as_deref().map_err(|_| seen.unknown());
-    let outlook = Policy::new(*visual_tokens).outlook(&gate, None, layouts, compressor.as_ref())?;
+    let outlook = Policy::new(setting).outlook(&gate, Some(costs(&model, &projector)), layouts, compressor.as_ref())?;
     let decision = seen.tiles().map(|tiles| outlook.settle(&tiles)).ok();
     let cut = decision.as_ref().map(|d| seen.cut(compressor.as_ref(), &d.budgets)).transpose()?;
     let account = Account {
         image: &image,
-        setting: *visual_tokens,
+        setting,
         compressor: compressor.id(),
         seen: &seen,
         outlook: &outlook,
