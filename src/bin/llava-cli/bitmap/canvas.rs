@@ -42,6 +42,14 @@ impl Canvas {
         Self { width, height, samples: ground.repeat(pixels) }
     }
 
+    pub fn width(&self) -> i32 {
+        self.width
+    }
+
+    pub fn height(&self) -> i32 {
+        self.height
+    }
+
     pub fn into_image(self) -> llava::Result<RgbImage> {
         let side = |n: i32| u32::try_from(n).unwrap_or(0);
         RgbImage::from_rgb(side(self.width), side(self.height), self.samples)
