@@ -7,6 +7,7 @@
 //! Who calls it: `session` between the embedding cache and the decoder; the program for flags and drawings.
 #![forbid(unsafe_code)]
 
+mod kept;
 mod layout;
 mod merge;
 mod plan;
@@ -28,6 +29,7 @@ mod tests;
 
 use std::fmt::Debug;
 
+pub use kept::kept_energy;
 pub use layout::{Layout, has_raster_rows, overview};
 pub use plan::Plan;
 pub use policy::{Costs, Decision, Outlook, Policy, Reason, VisualTokenSetting};

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use llava_sys as sys;
 
 use crate::error::{Error, Result};
+use crate::gguf::{TensorType, TextFacts};
 
 /// Called with the loaded fraction, 0.0 to 1.0; returning `false` stops the load with [`Error::Cancelled`].
 ///
@@ -92,6 +93,12 @@ macro_rules! kv_types {
                 }
             }
 
+            /// Bytes of an element.
+            #[must_use]
+            pub fn bytes(self) -> f64 {
+                TensorType::from_id(self.to_native() as u32).map_or(0.0, |t| t.block_bytes() as f64 / t.block_len() as f64)
+            }
+
             pub(crate) fn to_native(self) -> sys::ggml_type {
                 match self {
                     $(KvType::$variant => sys::$native,)*
@@ -160,6 +167,16 @@ pub struct ContextParams {
     pub n_seq_max: u32,
     /// Run one batch at creation, so that the first real one does not pay for page faults.
     pub warmup: bool,
+}
+
+impl ContextParams {
+    /// Bytes that one position takes in the KV cache of a model. `None` where its facts do not say. Layers with a sliding window
+    /// hold no more positions than the window has.
+    #[must_use]
+    pub fn kv_bytes_per_position(&self, facts: &TextFacts) -> Option<f64> {
+        let (keys, values) = facts.kv_floats?;
+        Some(keys as f64 * self.type_k.bytes() + values as f64 * self.type_v.bytes())
+    }
 }
 
 impl Default for ContextParams {

@@ -296,8 +296,10 @@ pub(super) fn count_text(items: &[Item]) -> TokenCount {
     count_tokens(items) - count_visual(items)
 }
 
-/// Arithmetic for one row by what the files say of layers and widths: two operations a weight, attention left out.
-fn costs(model: &Model, projector: &Projector) -> Costs {
+/// What the model gate of [`Policy`] goes by: arithmetic for one row, from what the files say of layers and widths. Two operations a
+/// weight, attention left out.
+#[must_use]
+pub fn costs(model: &Model, projector: &Projector) -> Costs {
     let info = projector.info();
     let (width, wide) = (info.tower_width as f64, info.feed_forward as f64);
     let layers = info.layers_run.unwrap_or(info.layers) as f64;

@@ -24,7 +24,7 @@ pub mod template;
 mod usage;
 
 pub use answer::Answer;
-pub use compression::ImagePositions;
+pub use compression::{ImagePositions, costs};
 pub use conversation::Session;
 pub use encoded::EncodedPicture;
 pub use forced::Forced;

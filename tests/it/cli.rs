@@ -8,6 +8,7 @@ mod embed;
 mod eval;
 mod failures;
 mod gate;
+mod inspect;
 mod quantize;
 mod signals;
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use llava::llama::{
-    Backend, Batch, Context, ContextParams, Model, ModelParams, Progress, RopeKind, Sampler, SamplerParams,
+    Backend, Batch, Context, ContextParams, KvType, Model, ModelParams, Progress, RopeKind, Sampler, SamplerParams,
     SequenceState, Token,
 };
 use llava::mtmd::{Projector, ProjectorParams};
@@ -106,6 +106,29 @@ fn a_saved_state_says_the_same() {
         other.restore_sequence(0, &stored).unwrap();
         assert_eq!(other.positions(0), Some((0, 19)), "{family:?}");
         assert_eq!(next(&mut other), expected, "{family:?}");
+    }
+}
+
+#[test]
+fn a_position_takes_the_bytes_that_the_facts_say() {
+    for family in Family::ALL {
+        let (model, _) = open(&files(family));
+        for type_k in [KvType::F16, KvType::F32] {
+            let params = ContextParams { type_k, ..small() };
+            let mut context = Context::new(&model, &params).unwrap();
+            let mut size = |from: i32, to: i32| {
+                let mut batch = Batch::new();
+                (from..to).for_each(|i| {
+                    batch.push_token(Token(40 + i), i, 0, false);
+                });
+                context.decode(&batch).unwrap();
+                context.save_sequence(0).unwrap().as_bytes().len() as f64
+            };
+            let grown = (size(0, 4) - size(4, 12)).abs() / 8.0;
+            let bytes = params.kv_bytes_per_position(model.facts()).unwrap();
+            // a cell of the saved state has a few numbers of its own, once or (beside sliding windows) twice
+            assert!((0.0..=64.0).contains(&(grown - bytes)), "{family:?} {type_k:?}: {grown} and {bytes}");
+        }
     }
 }
 

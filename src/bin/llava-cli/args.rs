@@ -10,6 +10,7 @@ use llava::llama::{FlashAttention, KvType};
 use crate::bench;
 use crate::compress_flags::VisualTokenArgs;
 use crate::eval;
+use crate::inspect;
 use crate::quantize;
 use crate::values::{self, CachePlace, CardinalOrAll, Layout, ThreadCount, Vision};
 use crate::version;
@@ -31,6 +32,7 @@ Examples:
   llava-cli -m folder/ -sys \"Be brief.\" -f question.txt    text only, from a file
   llava-cli --image sign.png -p \"What word is written?\"  the demo model
   llava-cli embed -m folder/ --image a.png -o a.npy      embedding rows for NumPy
+  llava-cli inspect --image a.png --visual-tokens 64 -o look.png   what the text model gets of it
   llava-cli eval --n 100                                 how good the demo model is at its tasks
   llava-cli bench -m folder/ --json result.json          what reuse saves on this machine
   llava-cli quantize mmproj.gguf small.gguf --check builtin   a smaller projector that sees the same
@@ -82,6 +84,9 @@ pub enum Command {
     /// Measure what reuse saves, against the path that has none
     #[command(args_override_self = true, long_about = bench::LONG_ABOUT)]
     Bench(Box<bench::BenchArgs>),
+    /// Draw which visual tokens of a picture the text model gets
+    #[command(args_override_self = true, long_about = inspect::ABOUT)]
+    Inspect(Box<inspect::InspectArgs>),
     /// Say what this machine and this build offer: CPU, kernels, llama.cpp, folders
     Doctor,
     /// Write a smaller projector file: Q8_0 vision tower, F16 projector

@@ -30,9 +30,16 @@ pub struct CompressFlags {
 pub struct VisualTokenArgs {
     #[command(flatten)]
     pub flags: CompressFlags,
+    #[command(flatten)]
+    pub positions: PositionArgs,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Default, Args)]
+#[command(next_help_heading = "Visual tokens")]
+pub struct PositionArgs {
     /// Where the rows that are left stand: one behind the other, or where they would stand without compression. Models with M-RoPE
     /// always do the latter
-    #[arg(long, value_name = "HOW", value_enum, default_value_t, help_heading = "Visual tokens")]
+    #[arg(long, value_name = "HOW", value_enum, default_value_t)]
     pub image_positions: PositionsFlag,
 }
 
@@ -59,7 +66,7 @@ impl VisualTokenArgs {
         Ok(SessionParams {
             visual_tokens: Policy::new(self.flags.visual_tokens),
             compressor: Some(self.flags.build(projector)?),
-            image_positions: match self.image_positions {
+            image_positions: match self.positions.image_positions {
                 PositionsFlag::Compact => ImagePositions::Compact,
                 PositionsFlag::Preserve => ImagePositions::Preserve,
             },

@@ -7,6 +7,7 @@
 mod args;
 mod ask;
 mod bench;
+mod bitmap;
 mod cache;
 mod chat;
 mod compress_flags;
@@ -17,6 +18,7 @@ mod escape;
 mod eval;
 mod exit;
 mod files;
+mod inspect;
 mod legacy;
 mod logging;
 mod npy;
@@ -65,6 +67,10 @@ fn run(cli: args::Cli, argv: &[OsString], started: Instant) -> anyhow::Result<()
         Some(args::Command::Bench(args)) => {
             logging::start(args.output.verbose, &interrupt);
             bench::run(&args, &interrupt, started)
+        }
+        Some(args::Command::Inspect(args)) => {
+            logging::start(args.output.verbose, &interrupt);
+            inspect::run(&args, &interrupt)
         }
         Some(args::Command::Cache(args)) => cache::run(&args),
         Some(args::Command::Doctor) => doctor::run(),

@@ -54,6 +54,9 @@ pub struct TextFacts {
     pub input_width: u64,
     /// Positions the model was trained for (`n_ctx_train`).
     pub context_length: u32,
+    /// Floats of keys and of values that one position takes in the KV cache, all layers together. `None` where the heads do not
+    /// say: no attention, keys that are compressed, shared between layers or of several sizes.
+    pub kv_floats: Option<(u64, u64)>,
     /// Of models with two sets of rotary factors (LongRoPE): contexts of more positions than this use the long ones.
     pub rope_switch: Option<u32>,
     /// Number of tokens.
@@ -109,6 +112,7 @@ pub fn check_text_model(file: &GgufFile) -> Result<TextFacts> {
         deepstack_layers,
         input_width: u64::from(width) * (1 + u64::from(deepstack_layers)),
         context_length,
+        kv_floats: kv_floats(file, arch, layers, width)?,
         rope_switch: rope_switch(file, arch, context_length)?,
         vocab_size: vocabulary.size,
         tokenizer_model: vocabulary.model,
@@ -190,6 +194,20 @@ fn check_heads(file: &GgufFile, arch: &str, layers: u32, width: u32) -> Result<(
         return Err(file.bad_key(&key("rope.dimension_count"), reason));
     }
     Ok(())
+}
+
+fn kv_floats(file: &GgufFile, arch: &str, layers: u32, width: u32) -> Result<Option<(u64, u64)>> {
+    let key = |name: &str| format!("{arch}.attention.{name}");
+    let otherwise = ["kv_lora_rank", "shared_kv_layers", "key_length_swa", "value_length_swa"];
+    let heads = per_layer(file, &key("head_count"), layers)?.unwrap_or_default();
+    let first = heads.first().copied().unwrap_or(0);
+    if first == 0 || otherwise.iter().any(|name| file.value(&key(name)).is_some()) {
+        return Ok(None);
+    }
+    let kv = per_layer(file, &key("head_count_kv"), layers)?.unwrap_or(heads);
+    let all: u64 = kv.into_iter().map(u64::from).sum();
+    let length = |name: &str| Ok(u64::from(file.get::<u32>(&key(name))?.unwrap_or(width / first)));
+    Ok(Some((all * length("key_length")?, all * length("value_length")?)))
 }
 
 fn check_rope(file: &GgufFile, arch: &str, width: u32) -> Result<()> {

@@ -56,6 +56,8 @@ fn the_facts_of_a_text_model() {
     let facts = text_verdict(|_, _| ()).unwrap();
     assert_eq!((facts.architecture.as_str(), facts.tokenizer_model.as_str()), ("llama", "llama"));
     assert_eq!((facts.block_count, facts.embedding_length, facts.input_width, facts.context_length), (2, 8, 8, 128));
+    // two layers of one head of keys and values, 4 floats each
+    assert_eq!(facts.kv_floats, Some((8, 8)));
     assert_eq!((facts.vocab_size, facts.deepstack_layers, facts.byte_tokens_complete), (259, 0, true));
     assert_eq!(facts.chat_template.as_deref(), Some("{{ messages }}"));
     assert_eq!(text_verdict(|k, _| drop_key(k, "tokenizer.chat_template")).unwrap().chat_template, None);

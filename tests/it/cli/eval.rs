@@ -76,6 +76,54 @@ fn two_variants_one_table_and_three_reports() {
 }
 
 #[test]
+fn budgets_and_compressors_are_compared_with_all_tokens() {
+    let world = World::new();
+    let out = world.path("run");
+    let args = ["--tasks", "attr,spatial", "--n", "3", "--visual-tokens", "64,32", "--compressor", "div-c,pool"];
+    let outcome = eval(&world, &[&args[..], &["--out", text(&out)]].concat()).ok();
+    assert!(outcome.stdout.contains("kept %") && outcome.stdout.contains("KV KiB"), "{}", outcome.stdout);
+    let report: Value = serde_json::from_slice(&fs::read(out.join("report.json")).unwrap()).unwrap();
+    let variants = report["variants"].as_array().unwrap();
+    let names: Vec<&str> = variants.iter().map(|v| v["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["full", "div-c 64", "div-c 32", "pool 64", "pool 32"]);
+    // pool gives a grid: 8 x 8 and 6 x 5 or the like
+    for (variant, tokens) in variants.iter().zip([196.0, 64.0, 32.0, 64.0, 30.0]) {
+        let all = &variant["all"];
+        let number = |key: &str| all[key].as_f64().unwrap();
+        assert!((number("visual_tokens") - tokens).abs() <= 2.0, "{variant:#}");
+        assert!((number("kept_ratio") - number("visual_tokens") / 196.0).abs() < 1e-9, "{variant:#}");
+        let held = number("visual_tokens") + number("text_tokens") + number("decode_tokens");
+        let bytes = variants[0]["all"]["kv_bytes"].as_f64().unwrap()
+            / ["visual_tokens", "text_tokens", "decode_tokens"]
+                .map(|k| variants[0]["all"][k].as_f64().unwrap())
+                .iter()
+                .sum::<f64>();
+        assert!((number("kv_bytes") - held * bytes).abs() < 1.0, "{variant:#}");
+    }
+    for figure in ["budget-accuracy", "budget-prefill", "budget-first-token"] {
+        let svg = fs::read_to_string(out.join(format!("{figure}.svg"))).unwrap();
+        assert!(svg.contains("div-c") && svg.contains("spatial"), "{figure}");
+        assert!(fs::read(out.join(format!("{figure}.png"))).unwrap().starts_with(b"\x89PNG"), "{figure}");
+    }
+    let page = fs::read_to_string(out.join("report.html")).unwrap();
+    assert_eq!(page.matches("<svg").count(), 6);
+    assert!(fs::read_to_string(out.join("report.md")).unwrap().contains("(budget-accuracy.png)"));
+
+    // full through the lists is what it is without them, bit for bit
+    let plain = world.path("plain");
+    eval(
+        &world,
+        &[&args[..4], &["--variant", "a:", "--variant", "full: --visual-tokens 196", "--out", text(&plain)]].concat(),
+    )
+    .ok();
+    for ((variant, item), value) in answers(&plain) {
+        if variant == "full" {
+            assert_eq!((&value["kl_mean"], &value["visual_tokens"]), (&0.0.into(), &196.into()), "{item}");
+        }
+    }
+}
+
+#[test]
 fn equal_settings_have_no_distance_and_other_ones_little() {
     let world = World::new();
     let out = world.path("run");

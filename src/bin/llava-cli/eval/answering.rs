@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
-use llava::Error;
 use llava::llama::{Model, Token};
 use llava::mtmd::Projector;
-use llava::session::{Forced, Message, Part, Role, Session, Usage};
+use llava::session::{Forced, ImageUsage, Message, Part, Role, Session, Usage};
+use llava::{Error, TokenCount};
 
 use super::items::Item;
 use super::plan::Plan;
@@ -32,6 +32,8 @@ struct Ready {
     blind: bool,
     /// Tokens that end an answer.
     ends: Vec<Token>,
+    /// Of the KV cache, for each position.
+    kv_bytes: Option<f64>,
 }
 
 /// An answer before it is compared.
@@ -84,8 +86,10 @@ pub fn run(plan: &Plan<'_>, results: &mut Results, interrupt: &Interrupt) -> Res
     Ok(())
 }
 
-fn record(item: &Item, answered: Answered, distance: Option<Distance>) -> Record {
+fn record(item: &Item, answered: Answered, kv_bytes: Option<f64>, distance: Option<Distance>) -> Record {
     let usage = &answered.usage;
+    let of_images = |count: fn(&ImageUsage) -> TokenCount| usage.images.iter().map(|i| count(i).get() as u64).sum();
+    let held = usage.text_tokens + usage.visual_tokens + usage.decode_tokens;
     Record {
         score: item.scorer.score(&answered.text, &item.answers),
         answer: answered.text,
@@ -94,7 +98,10 @@ fn record(item: &Item, answered: Answered, distance: Option<Distance>) -> Record
         decode_ms: ms(usage.decode),
         ttft_ms: ms(usage.time_to_first_token),
         text_tokens: usage.text_tokens.get() as u64,
+        image_rows: of_images(|image| image.rows),
+        image_tokens: of_images(|image| image.tokens),
         visual_tokens: usage.visual_tokens.get() as u64,
+        kv_bytes: kv_bytes.map(|bytes| bytes * held.get() as f64),
         decode_tokens: usage.decode_tokens.get() as u64,
         finish: usage.finish.name().to_owned(),
         distance,
@@ -125,14 +132,16 @@ fn load(plan: &Plan<'_>, interrupt: &Interrupt) -> Result<Vec<Ready>> {
         };
         loaded.push((Arc::clone(&model), projector.clone()));
         let settings = params::session(&setup.prompt, &setup.model, &setup.context, &setup.sampling)?;
+        let kv_bytes = settings.context.kv_bytes_per_position(model.facts());
         let vocab = model.vocab();
         let n_tokens = i32::try_from(vocab.n_tokens()).unwrap_or(i32::MAX);
         ready.push(Ready {
-            session: open::session(settings, &setup.visual, &model, projector)?,
+            session: open::session(settings, &setup.visual(), &model, projector)?,
             reader: Reader::new(&setup.picture),
             instructions: params::system(&setup.prompt)?,
             blind: setup.blind,
             ends: (0..n_tokens).map(Token).filter(|&t| vocab.is_end_of_generation(t)).collect(),
+            kv_bytes,
         });
     }
     Ok(ready)
@@ -148,7 +157,7 @@ impl Ready {
         } else if let Some(reference) = reference {
             distance = self.distance(item, reference)?;
         }
-        Ok(record(item, answered, distance))
+        Ok(record(item, answered, self.kv_bytes, distance))
     }
 
     /// Asks from an empty KV cache, so that times and answers do not depend on what was asked before.

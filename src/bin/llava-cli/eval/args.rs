@@ -1,13 +1,15 @@
 //! The command line of `eval`: what is asked, and the settings that a variant may change.
 
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use anyhow::Result;
 use clap::{Args, ValueHint};
+use llava::compress::{CompressorSpec, Method, VisualTokenSetting};
 
 use super::score::ScorerChoice;
 use crate::args::{ContextArgs, ModelArgs, OutputArgs, PictureArgs, PromptArgs, SamplingArgs};
-use crate::compress_flags::VisualTokenArgs;
+use crate::compress_flags::{self, CompressFlags, PositionArgs, VisualTokenArgs};
 use crate::exit::Problem;
 
 pub const ABOUT: &str = "\
@@ -45,7 +47,11 @@ Examples:
   llava-cli eval --out runs/blind --variant \"full:\" --variant \"blind: --blind\"
   llava-cli eval -m f16.gguf --mmproj mm-f16.gguf --data mine.jsonl --out runs/q8 \\
       --variant \"f16:\" --variant \"q8: -m q8_0.gguf --mmproj mm-q8_0.gguf\"
+  llava-cli eval --out runs/budgets --visual-tokens 16,32,64,98,auto --compressor div-c,pool,random
   llava-cli eval --tasks attr,count --n 5000 --seed 9 --write-data train/
+
+--visual-tokens and --compressor with lists stand for variants: one with all tokens, which the others are compared with, and one \
+for each budget with each compressor. With --variant they are flags like others, one value each.
 
 All variants are in memory together; those with equal model flags share the weights. Answers are greedy (--temp 0) and at \
 most 128 tokens long unless flags say otherwise.";
@@ -62,6 +68,8 @@ most 128 tokens long unless flags say otherwise.";
 pub struct EvalArgs {
     #[command(flatten)]
     pub what: WhatArgs,
+    #[command(flatten)]
+    pub sweep: SweepArgs,
     #[command(flatten)]
     pub setup: SetupArgs,
     #[command(flatten)]
@@ -94,6 +102,56 @@ pub struct WhatArgs {
     pub write_data: Option<PathBuf>,
 }
 
+/// Budgets and compressors: a list stands for variants.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Visual tokens")]
+pub struct SweepArgs {
+    /// How many visual tokens of a picture the text model gets: full, auto, numbers, or shares such as 33%; several, separated by
+    /// commas, are compared with full
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = compress_flags::setting)]
+    pub visual_tokens: Vec<VisualTokenSetting>,
+    /// How they become fewer, NAME[:K=V,...]; several, separated by commas, are compared [default: div-c]
+    #[arg(long, value_name = "LIST")]
+    pub compressor: Vec<CompressorList>,
+}
+
+/// Compressors separated by commas. Options hold commas too: a part that names no method belongs to the one before it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CompressorList(pub Vec<CompressorSpec>);
+
+impl FromStr for CompressorList {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let names_method = |part: &str| {
+            let name = part.split(':').next().unwrap_or_default();
+            Method::ALL.iter().any(|method| method.name() == name)
+        };
+        let mut specs: Vec<String> = Vec::new();
+        for part in text.split(',') {
+            match specs.last_mut() {
+                Some(last) if !names_method(part) && last.contains(':') => {
+                    last.push(',');
+                    last.push_str(part);
+                }
+                _ => specs.push(part.to_owned()),
+            }
+        }
+        let is_list = specs.len() > 1;
+        // clap names the whole list
+        let named = |spec: &String, why: String| if is_list { format!("`{spec}`: {why}") } else { why };
+        let read = |spec: &String| compress_flags::compressor(spec).map_err(|why| named(spec, why));
+        specs.iter().map(read).collect::<Result<_, _>>().map(Self)
+    }
+}
+
+impl SweepArgs {
+    /// All compressors of all lists.
+    pub fn compressors(&self) -> Vec<CompressorSpec> {
+        self.compressor.iter().flat_map(|list| list.0.iter().cloned()).collect()
+    }
+}
+
 /// What a variant may change.
 #[derive(Debug, Clone, Args)]
 pub struct SetupArgs {
@@ -107,8 +165,11 @@ pub struct SetupArgs {
     pub context: ContextArgs,
     #[command(flatten)]
     pub sampling: SamplingArgs,
+    /// From the command line's lists or the variant's own flags.
+    #[arg(skip)]
+    pub compress: CompressFlags,
     #[command(flatten)]
-    pub visual: VisualTokenArgs,
+    pub positions: PositionArgs,
     /// Ask without showing the picture: what can be guessed from the question alone
     #[arg(long, help_heading = "Pictures")]
     pub blind: bool,
@@ -138,8 +199,34 @@ impl SetupArgs {
         Ok(())
     }
 
+    /// What a session is told about visual tokens.
+    pub fn visual(&self) -> VisualTokenArgs {
+        VisualTokenArgs { flags: self.compress.clone(), positions: self.positions }
+    }
+
     /// The seed of the questions.
     pub fn seed(&self) -> u64 {
         self.sampling.seed.and_then(|s| s.0).map_or(1, u64::from)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_of_compressors_keep_their_options() {
+        let of = |text: &str| {
+            text.parse::<CompressorList>().map(|l| l.0.iter().map(ToString::to_string).collect::<Vec<_>>())
+        };
+        assert_eq!(of("div-c"), Ok(vec!["div-c".to_owned()]));
+        let many = of("div-c:quota=0.25,merge=0.5,pool,random:seed=2,resampler:file=a,b.gguf").unwrap();
+        assert_eq!(many, ["div-c:quota=0.25,merge=0.5", "pool", "random:seed=2", "resampler:file=a,b.gguf"]);
+        for (text, words) in
+            [("pool,diff", "`diff`: known"), ("div-c:quota=2,pool", "quota=2: 0 to 1"), ("pool,", "known: full")]
+        {
+            let said = of(text).unwrap_err();
+            assert!(said.contains(words), "{said}");
+        }
     }
 }

@@ -26,8 +26,14 @@ pub struct Record {
     pub decode_ms: f64,
     pub ttft_ms: f64,
     pub text_tokens: u64,
+    /// Of the pictures: rows that the encoder gave.
+    pub image_rows: u64,
+    /// Of the pictures: rows that the text model got.
+    pub image_tokens: u64,
     pub visual_tokens: u64,
     pub decode_tokens: u64,
+    /// What prompt and answer take in the KV cache; `None` where the model does not say.
+    pub kv_bytes: Option<f64>,
     pub finish: String,
     /// `None` for the first variant, and where vocabularies differ.
     pub distance: Option<Distance>,
@@ -52,8 +58,11 @@ impl Record {
             "decode_ms": self.decode_ms,
             "ttft_ms": self.ttft_ms,
             "text_tokens": self.text_tokens,
+            "image_rows": self.image_rows,
+            "image_tokens": self.image_tokens,
             "visual_tokens": self.visual_tokens,
             "decode_tokens": self.decode_tokens,
+            "kv_bytes": self.kv_bytes,
             "finish": self.finish,
         });
         if let Some(distance) = &self.distance {
@@ -87,8 +96,11 @@ impl Record {
             decode_ms: number("decode_ms")?,
             ttft_ms: number("ttft_ms")?,
             text_tokens: count("text_tokens")?,
+            image_rows: count("image_rows")?,
+            image_tokens: count("image_tokens")?,
             visual_tokens: count("visual_tokens")?,
             decode_tokens: count("decode_tokens")?,
+            kv_bytes: object.get("kv_bytes").and_then(Value::as_f64),
             finish: text("finish")?,
             distance,
         })
@@ -123,8 +135,11 @@ pub mod tests {
             decode_ms: 3.0,
             ttft_ms: 4.0,
             text_tokens: 5,
-            visual_tokens: 196,
+            image_rows: 196,
+            image_tokens: 49,
+            visual_tokens: 49,
             decode_tokens: 2,
+            kv_bytes: Some(1024.0),
             finish: "end".into(),
             distance: Some(Distance { first: 0.25, same_first: false, mean: 1e-17 }),
         }

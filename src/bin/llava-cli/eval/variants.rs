@@ -5,9 +5,11 @@ use std::ffi::OsString;
 
 use anyhow::Result;
 use clap::Parser;
+use llava::compress::{CompressorSpec, VisualTokenSetting};
 
-use super::args::{EvalArgs, SetupArgs};
+use super::args::{EvalArgs, SetupArgs, SweepArgs};
 use crate::args::{Cli, Command};
+use crate::compress_flags::{self, CompressFlags};
 use crate::exit::Problem;
 use crate::legacy;
 
@@ -24,26 +26,73 @@ pub struct Variant {
 struct Alone {
     #[command(flatten)]
     _setup: SetupArgs,
+    #[arg(long, value_name = "full|auto|N|R%", value_parser = compress_flags::setting)]
+    visual_tokens: Option<VisualTokenSetting>,
+    #[arg(long, value_name = "NAME[:K=V,...]", value_parser = compress_flags::compressor)]
+    compressor: Option<CompressorSpec>,
 }
 
-/// The variants of the command line; one of the command line's own settings where it names none.
+/// The variants of the command line: those it names, those that its lists stand for, or one of its own settings.
 pub fn parse(args: &EvalArgs, argv: &[OsString]) -> Result<Vec<Variant>> {
-    if args.what.variant.is_empty() {
-        return Ok(vec![Variant { name: "default".into(), setup: args.setup.clone() }]);
-    }
+    let variants = if args.what.variant.is_empty() { sweep(args)? } else { named(args, argv)? };
     let mut names = HashSet::new();
-    let mut variants = Vec::new();
-    for text in &args.what.variant {
-        let variant = one(text, argv)?;
+    for variant in &variants {
         if !names.insert(variant.name.clone()) {
             return Err(Problem::usage(format!("there are two variants `{}`", variant.name)).into());
         }
-        variants.push(variant);
     }
     Ok(variants)
 }
 
-fn one(text: &str, argv: &[OsString]) -> Result<Variant> {
+/// All tokens first, then every budget with every compressor.
+fn sweep(args: &EvalArgs) -> Result<Vec<Variant>> {
+    let SweepArgs { visual_tokens, .. } = &args.sweep;
+    let mut compressors = args.sweep.compressors();
+    let variant =
+        |name: String, compress: CompressFlags| Variant { name, setup: SetupArgs { compress, ..args.setup.clone() } };
+    if visual_tokens.is_empty() {
+        if !compressors.is_empty() {
+            let problem = Problem::usage("--compressor changes nothing without --visual-tokens");
+            return Err(problem.hint("for example --visual-tokens 16,32,64").into());
+        }
+        return Ok(vec![variant("default".into(), CompressFlags::default())]);
+    }
+    if compressors.is_empty() {
+        compressors.push(CompressorSpec::default());
+    }
+    let mut variants = vec![variant("full".into(), CompressFlags::default())];
+    for compressor in &compressors {
+        for &visual_tokens in visual_tokens.iter().filter(|&&setting| setting != VisualTokenSetting::Full) {
+            let flags = CompressFlags { visual_tokens, compressor: compressor.clone() };
+            variants.push(variant(format!("{compressor} {visual_tokens}"), flags));
+        }
+    }
+    Ok(variants)
+}
+
+/// The settings outside of the variants, where there is one value of each.
+fn outside(sweep: &SweepArgs) -> Result<CompressFlags> {
+    let (settings, compressors) = (&sweep.visual_tokens, sweep.compressors());
+    if settings.len() > 1 || compressors.len() > 1 {
+        let problem = Problem::usage(
+            "lists of --visual-tokens or --compressor stand for variants: they cannot be given beside --variant",
+        );
+        return Err(problem
+            .hint("one value outside, or in each variant: --variant \"few: --visual-tokens 64\"")
+            .into());
+    }
+    let default = CompressFlags::default();
+    Ok(CompressFlags {
+        visual_tokens: settings.first().copied().unwrap_or(default.visual_tokens),
+        compressor: compressors.into_iter().next().unwrap_or(default.compressor),
+    })
+}
+
+fn named(args: &EvalArgs, argv: &[OsString]) -> Result<Vec<Variant>> {
+    let outside = outside(&args.sweep)?;
+    args.what.variant.iter().map(|text| one(text, argv, &outside)).collect()
+}
+fn one(text: &str, argv: &[OsString], outside: &CompressFlags) -> Result<Variant> {
     let Some((name, flags)) = text.split_once(':') else {
         let problem = Problem::usage(format!("--variant `{text}`: the name ends with a colon"));
         return Err(problem.hint("for example --variant \"q8: -m q8_0.gguf\"").into());
@@ -59,13 +108,17 @@ fn one(text: &str, argv: &[OsString]) -> Result<Variant> {
         let text = error.render().to_string();
         wrong(text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned())
     };
-    Alone::try_parse_from(&own).map_err(complain)?;
+    let alone = Alone::try_parse_from(&own).map_err(complain)?;
     // a later flag wins, so the variant's own ones go last
     let all = argv.iter().chain(own.iter().skip(1));
     match Cli::try_parse_from(all).map_err(complain)?.command {
         Some(Command::Eval(args)) => {
             args.setup.check()?;
-            Ok(Variant { name, setup: args.setup })
+            let compress = CompressFlags {
+                visual_tokens: alone.visual_tokens.unwrap_or(outside.visual_tokens),
+                compressor: alone.compressor.unwrap_or_else(|| outside.compressor.clone()),
+            };
+            Ok(Variant { name, setup: SetupArgs { compress, ..args.setup } })
         }
         _ => Err(wrong("it changes the command".into()).into()),
     }
@@ -146,6 +199,32 @@ mod tests {
     }
 
     #[test]
+    fn lists_stand_for_variants() {
+        let of = |line: &[&str]| -> Vec<String> {
+            let found = variants(line).unwrap();
+            found
+                .iter()
+                .map(|v| format!("{}: {} {}", v.name, v.setup.compress.visual_tokens, v.setup.compress.compressor))
+                .collect()
+        };
+        assert_eq!(of(&["--visual-tokens", "64"]), ["full: full div-c", "div-c 64: 64 div-c"]);
+        assert_eq!(
+            of(&["--visual-tokens", "full,33%,auto", "--compressor", "pool,div-c:quota=0.5,merge=1"]),
+            [
+                "full: full div-c",
+                "pool 33%: 33% pool",
+                "pool auto: auto pool",
+                "div-c:quota=0.5,merge=1 33%: 33% div-c:quota=0.5,merge=1",
+                "div-c:quota=0.5,merge=1 auto: auto div-c:quota=0.5,merge=1",
+            ]
+        );
+        let beside =
+            ["--visual-tokens", "64", "--variant", "a: -t 1", "--variant", "b: --visual-tokens full --compressor pool"];
+        assert_eq!(of(&beside), ["a: 64 div-c", "b: full pool"]);
+        assert_eq!(of(&["--variant", "a:"]), ["a: full div-c"]);
+    }
+
+    #[test]
     fn what_is_wrong_is_said() {
         for (line, words) in [
             (&["--variant", "no colon"][..], "ends with a colon"),
@@ -156,6 +235,11 @@ mod tests {
             (&["--variant", "a: --temp warm"], "warm"),
             (&["--variant", "a: 'x"], "not closed"),
             (&["--variant", "a: -p hello"], "no meaning"),
+            (&["--compressor", "pool"], "without --visual-tokens"),
+            (&["--visual-tokens", "64,64"], "two variants `div-c 64`"),
+            (&["--visual-tokens", "64,32", "--variant", "a:"], "beside --variant"),
+            (&["--variant", "a: --visual-tokens 64,32"], "'64,32'"),
+            (&["--visual-tokens", "64,none"], "'none'"),
         ] {
             let said = complaint(line);
             assert!(said.contains(words), "{line:?}: {said}");

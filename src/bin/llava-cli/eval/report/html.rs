@@ -3,8 +3,8 @@
 use anyhow::Result;
 
 use super::markdown::about;
-use super::plots;
 use super::table::{LEGEND, cells};
+use super::{budget, plots};
 use crate::eval::plan::Plan;
 use crate::eval::summary::Summary;
 
@@ -21,6 +21,11 @@ pub fn report(plan: &Plan<'_>, summary: &Summary) -> Result<String> {
         ("Right answers and time", plots::tradeoff(summary)?),
     ] {
         body.push_str(&format!("<h2>{title}</h2>\n{plot}\n"));
+    }
+    if budget::is_sweep(summary) {
+        for figure in budget::Figure::ALL {
+            body.push_str(&format!("<h2>{}</h2>\n{}\n", figure.title(), figure.svg(summary)?));
+        }
     }
     body.push_str("<h2>All numbers</h2>\n");
     body.push_str(&table(summary));

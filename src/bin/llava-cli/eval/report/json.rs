@@ -15,6 +15,7 @@ pub fn report(plan: &Plan<'_>, summary: &Summary) -> String {
                 summary.tasks.iter().cloned().zip(row.tasks.iter().map(cell)).collect();
             json!({
                 "name": row.variant,
+                "compressor": row.compressor,
                 "model": settings["model"],
                 "projector": settings["projector"],
                 "settings": settings["settings"],
@@ -46,6 +47,7 @@ fn cell(cell: &Cell) -> Value {
         "lost": cell.paired.map(|p| p.lost),
         "gained": cell.paired.map(|p| p.gained),
         "mcnemar_p": cell.paired.map(|p| p.p),
+        "retained": cell.retained,
         "kl_first": cell.kl_first,
         "same_first": cell.same_first,
         "kl_mean": cell.kl_mean,
@@ -56,5 +58,7 @@ fn cell(cell: &Cell) -> Value {
         "text_tokens": cell.text_tokens,
         "visual_tokens": cell.visual_tokens,
         "decode_tokens": cell.decode_tokens,
+        "kept_ratio": cell.kept,
+        "kv_bytes": cell.kv_bytes,
     })
 }

@@ -1,5 +1,6 @@
 //! `report.md`.
 
+use super::budget;
 use super::table::{LEGEND, cells};
 use crate::eval::plan::Plan;
 use crate::eval::summary::Summary;
@@ -22,6 +23,11 @@ pub fn report(plan: &Plan<'_>, summary: &Summary) -> String {
         out.push_str(&format!("| {} |\n", cells.join(" | ")));
     }
     out.push_str(&format!("\n{LEGEND}\n"));
+    if budget::is_sweep(summary) {
+        for figure in budget::Figure::ALL {
+            out.push_str(&format!("\n![{}]({}.png)\n", figure.title(), figure.file()));
+        }
+    }
     out
 }
 

@@ -9,7 +9,7 @@ use crate::eval::summary::{Cell, Row, Summary};
 use crate::exit::{FAILED, Problem};
 
 const SIZE: (u32, u32) = (1000, 360);
-const FONT: (&str, i32) = ("sans-serif", 14);
+pub const FONT: (&str, i32) = ("sans-serif", 14);
 const PALETTE: [RGBColor; 8] = [
     RGBColor(31, 119, 180),
     RGBColor(255, 127, 14),
@@ -23,8 +23,15 @@ const PALETTE: [RGBColor; 8] = [
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
-fn colour(index: usize) -> RGBColor {
+pub fn colour(index: usize) -> RGBColor {
     PALETTE[index % PALETTE.len()]
+}
+
+/// Whatever goes wrong while drawing.
+pub type Failure = Box<dyn std::error::Error>;
+
+pub fn failed(error: Failure) -> Problem {
+    Problem::new(FAILED, "failed", format!("cannot draw a plot: {error}"))
 }
 
 /// Draws onto a white area and returns the SVG.
@@ -33,9 +40,7 @@ fn plot(draw: impl FnOnce(&Area<'_>) -> Result<(), Box<dyn std::error::Error>>) 
     {
         let area = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
         let drawn = area.fill(&WHITE).map_err(Into::into).and_then(|()| draw(&area)).and_then(|()| Ok(area.present()?));
-        drawn.map_err(|e: Box<dyn std::error::Error>| {
-            Problem::new(FAILED, "failed", format!("cannot draw a plot: {e}"))
-        })?;
+        drawn.map_err(failed)?;
     }
     Ok(svg)
 }
