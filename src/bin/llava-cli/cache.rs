@@ -63,7 +63,9 @@ fn redis(config: CacheConfig, url: &str) -> Result<CacheConfig> {
 
 #[cfg(not(feature = "redis"))]
 fn redis(_: CacheConfig, url: &str) -> Result<CacheConfig> {
-    Err(Problem::usage(format!("--cache {url}: this program was built without the feature `redis`")).into())
+    // what follows may hold a password
+    let scheme = url.split(':').next().unwrap_or_default();
+    Err(Problem::usage(format!("--cache {scheme}://...: this program was built without the feature `redis`")).into())
 }
 
 fn bytes(mib: u64) -> u64 {
