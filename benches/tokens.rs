@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use llava::TokenCount;
-use llava::compress::{Compressor, CompressorSpec, Layout, Rows};
+use llava::compress::{CompressorSpec, Layout, Rows};
 use llava::embedding::{Embedding, Grid};
 use llava::llama::{Batch, Context, ContextParams, Model, ModelParams, Position, Token};
 

@@ -4,16 +4,6 @@ use crate::embedding::Grid;
 use crate::error::{Error, Result};
 use crate::units::TokenCount;
 
-/// Projectors whose rows are answers to learned queries: their number can look like a grid, but row and place have nothing to
-/// do with each other.
-const QUERY_PROJECTORS: [&str; 2] = ["resampler", "deepseekocr2"];
-
-/// Whether the rows of a projector type (`clip.projector_type`) stand for places on the picture.
-#[must_use]
-pub fn has_raster_rows(projector_type: &str) -> bool {
-    !QUERY_PROJECTORS.contains(&projector_type)
-}
-
 /// Projectors that put a picture of several tiles into the prompt with the overview in front.
 const OVERVIEW_FIRST: [&str; 2] = ["resampler", "minicpmv4_6"];
 
@@ -205,7 +195,6 @@ mod tests {
             let error = Layout::of(g, TokenCount(n)).unwrap_err();
             assert_eq!(error.code(), "layout-unknown", "{g:?} {n}: {error}");
         }
-        assert!(!has_raster_rows("resampler") && has_raster_rows("mlp"));
     }
 
     #[test]

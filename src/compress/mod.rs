@@ -30,7 +30,7 @@ mod tests;
 use std::fmt::Debug;
 
 pub use kept::kept_energy;
-pub use layout::{Layout, has_raster_rows, overview};
+pub use layout::{Layout, overview};
 pub use plan::Plan;
 pub use policy::{Costs, Decision, Outlook, Policy, Reason, VisualTokenSetting};
 pub use query::{Demand, Gate, Intent};

@@ -22,4 +22,4 @@ pub(crate) use entry::{HEADER_BYTES, Kind, seal, unseal};
 
 pub use entry::{CacheDtype, EntryFacts, inspect};
 pub use key::{EmbeddingKey, KeyBuilder};
-pub use rows::{Embedding, Grid};
+pub use rows::{Embedding, Grid, has_raster_rows};

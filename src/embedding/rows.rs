@@ -28,6 +28,16 @@ impl Grid {
     }
 }
 
+/// Projectors whose rows are answers to learned queries: their number can look like a grid, but row and place have nothing to
+/// do with each other.
+const QUERY_PROJECTORS: [&str; 2] = ["resampler", "deepseekocr2"];
+
+/// Whether the rows of a projector type (`clip.projector_type`) stand for places on the picture.
+#[must_use]
+pub fn has_raster_rows(projector_type: &str) -> bool {
+    !QUERY_PROJECTORS.contains(&projector_type)
+}
+
 /// An encoded picture or tile: `[rows, width]` floats, row-major. Clones share the floats.
 #[derive(Clone, PartialEq)]
 pub struct Embedding {
@@ -110,6 +120,11 @@ impl std::fmt::Debug for Embedding {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn answers_to_learned_queries_have_no_place() {
+        assert!(!has_raster_rows("resampler") && has_raster_rows("mlp"));
+    }
 
     #[test]
     fn lengths_must_agree_and_values_must_be_finite() {

@@ -10,7 +10,7 @@ use llava_sys as sys;
 use super::batch::{Batch, Content};
 use super::ffi::{check, construct, slice_or_empty};
 use super::log;
-use super::model::{Model, RopeKind};
+use super::model::Model;
 use super::params::{ContextParams, KvType};
 use super::threads::{Threadpool, physical_cores};
 use super::vocab::Token;
@@ -109,9 +109,9 @@ pub struct Context {
     n_ctx: u32,
     n_batch: u32,
     n_ubatch: u32,
-    n_seq_max: u32,
+    pub(super) n_seq_max: u32,
     /// Entries of the last decoded batch that asked for logits.
-    last_outputs: usize,
+    pub(super) last_outputs: usize,
     params: ContextParams,
     /// Room for the native form of a batch; empty between calls.
     entries: Entries,
@@ -193,7 +193,7 @@ impl Context {
         self.owner.0.as_ptr()
     }
 
-    fn as_ptr(&self) -> *const sys::llama_context {
+    pub(super) fn as_ptr(&self) -> *const sys::llama_context {
         self.owner.0.as_ptr()
     }
 
@@ -373,91 +373,6 @@ impl Context {
         let data = unsafe { sys::llama_get_logits_ith(self.as_mut_ptr(), -1) };
         // SAFETY: llama.h: one row of n_vocab floats, valid until the next decode, which needs `&mut self`.
         unsafe { slice_or_empty(data, n) }
-    }
-
-    /// Removes everything at `from` and behind it from a sequence.
-    ///
-    /// # Errors
-    /// [`Error::State`] where the memory cannot be cut there (recurrent models): it is unchanged then. [`Error::Native`] for a
-    /// sequence that does not exist.
-    pub fn trim(&mut self, sequence: i32, from: i32) -> Result<()> {
-        let mut removed = false;
-        // SAFETY: the context lives; the shim checks the sequence.
-        let status = unsafe { sys::llava_memory_seq_rm(self.as_mut_ptr(), sequence, from, -1, &raw mut removed) };
-        check("llama_memory_seq_rm", status)?;
-        self.last_outputs = 0;
-        if removed {
-            return Ok(());
-        }
-        Err(Error::State { reason: format!("this model's memory cannot be cut at position {from}") })
-    }
-
-    /// Whether positions in this memory can be moved: not under M-RoPE, not in recurrent models.
-    #[must_use]
-    pub fn can_shift(&self) -> bool {
-        if self.model.is_recurrent() || self.model.rope() == RopeKind::MRope {
-            return false;
-        }
-        // SAFETY: the context lives; the getter does not change it.
-        let memory = unsafe { sys::llama_get_memory(self.as_ptr()) };
-        // SAFETY: the memory belongs to the context.
-        !memory.is_null() && unsafe { sys::llama_memory_can_shift(memory) }
-    }
-
-    /// Moves the positions `from` up to `to` of a sequence by `by`. Keys are turned when the next batch is decoded: until then the
-    /// sequence cannot be saved.
-    ///
-    /// # Errors
-    /// [`Error::State`] where positions cannot be moved ([`Context::can_shift`]); [`Error::BadParameter`] for a sequence that does
-    /// not exist, or positions that are none.
-    pub fn shift(&mut self, sequence: i32, from: i32, to: i32, by: i32) -> Result<()> {
-        if !self.can_shift() {
-            return Err(Error::State { reason: "positions in this model's memory cannot be moved".into() });
-        }
-        let known = u32::try_from(sequence).is_ok_and(|s| s < self.n_seq_max);
-        let ends = from.checked_add(by).zip(to.checked_add(by));
-        if !known || from < 0 || to < from || ends.is_none_or(|(from, _)| from < 0) {
-            return Err(Error::BadParameter {
-                name: "shift",
-                value: format!("{from}..{to} by {by} in sequence {sequence}"),
-                reason: "a range of positions of an existing sequence, before and after".into(),
-            });
-        }
-        // SAFETY: the context lives and is borrowed mutably.
-        let memory = unsafe { sys::llama_get_memory(self.as_mut_ptr()) };
-        // SAFETY: llama.h: adds to the positions in [from, to); sequence and memory were checked, and seq_add's assertion on one
-        // position a token holds where the memory can shift.
-        unsafe { sys::llama_memory_seq_add(memory, sequence, from, to, by) };
-        self.last_outputs = 0;
-        Ok(())
-    }
-
-    /// Forgets everything.
-    ///
-    /// # Errors
-    /// [`Error::Native`] where native code ran out of memory on the way.
-    pub fn clear(&mut self) -> Result<()> {
-        self.last_outputs = 0;
-        // SAFETY: the context lives and is borrowed mutably.
-        check("llama_memory_clear", unsafe { sys::llava_memory_clear(self.as_mut_ptr()) })
-    }
-
-    /// Smallest and largest position that a sequence holds; `None` where it is empty.
-    #[must_use]
-    pub fn positions(&self, sequence: i32) -> Option<(i32, i32)> {
-        if u32::try_from(sequence).map_or(true, |s| s >= self.n_seq_max) {
-            return None;
-        }
-        // SAFETY: the context lives; the getter does not change it.
-        let memory = unsafe { sys::llama_get_memory(self.as_ptr()) };
-        if memory.is_null() {
-            return None;
-        }
-        // SAFETY: the memory belongs to the context; the sequence is in range.
-        let min = unsafe { sys::llama_memory_seq_pos_min(memory, sequence) };
-        // SAFETY: as above.
-        let max = unsafe { sys::llama_memory_seq_pos_max(memory, sequence) };
-        (min >= 0 && max >= 0).then_some((min, max))
     }
 
     /// Runs one small batch and forgets it: touches all weights once, as upstream's tools do at start.

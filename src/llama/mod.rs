@@ -11,6 +11,7 @@ mod context;
 mod ffi;
 pub mod gemm;
 pub(crate) mod log;
+mod memory;
 mod model;
 mod params;
 mod sampler;

@@ -9,7 +9,7 @@ use llava_sys as sys;
 
 use super::params::{ClipLayout, ProjectorParams};
 use super::tap::TapCall;
-use crate::compress::has_raster_rows;
+use crate::embedding::has_raster_rows;
 use crate::error::{Error, Result};
 use crate::gguf::{Fingerprint, GgufFile, ProjectorFacts, check_pair, check_projector, needed_tokens};
 use crate::llama::{FlashAttention, Model, ProgressCall, check, construct, path_to_c, physical_cores};

@@ -476,7 +476,7 @@ fn report_compression(usage: &mut Usage, outlooks: &Outlooks, done: Vec<Done>) {
 /// At most `keep` items, so that no picture that is compressed is cut between its tiles: they share a budget.
 fn whole_pictures(items: &[Item], keep: usize) -> usize {
     let torn = pictures(items).into_iter().map(|(_, places)| places).find(|places| {
-        let compressed = matches!(&items[places[0]], Item::Image(i) if i.fewer.is_some());
+        let compressed = places.iter().any(|&at| matches!(&items[at], Item::Image(i) if i.fewer.is_some()));
         compressed && places[0] < keep && places.last().is_some_and(|&last| last >= keep)
     });
     torn.map_or(keep, |places| places[0])

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use llava::compress::{
-    Compressor, Layout, Rows, Tile, VisualTokens, compress_tiles, energy_curve, has_raster_rows, kept_energy, overview,
+    Compressor, Layout, Rows, Tile, VisualTokens, compress_tiles, energy_curve, kept_energy, overview,
 };
-use llava::embedding::{Embedding, Grid};
+use llava::embedding::{Embedding, Grid, has_raster_rows};
 use llava::gguf::GgufFile;
 use llava::image::RgbImage;
 use llava::llama::CancelToken;
