@@ -3,11 +3,12 @@
 
 use std::arch::x86_64::*;
 
-use super::{MINIMUM, Micro, NONE, SCALE, Sums};
+use super::super::Second;
+use super::super::activation::RowsBlock;
+use super::super::panel::PanelBlock;
+use super::{MINIMUM, NONE, SCALE};
 use crate::TILE_ROWS;
-use crate::activation::RowsBlock;
-use crate::format::Second;
-use crate::panel::PanelBlock;
+use crate::scheme::{Micro, Sums};
 
 type Dots = [__m256i; TILE_ROWS];
 
@@ -171,7 +172,7 @@ macro_rules! tile {
 tile!(tile_avx2, dot_avx2, "avx2,fma");
 tile!(tile_vnni, dot_vnni, "avx2,fma,avxvnni");
 
-pub(super) fn choose(second: Second, bits: u32) -> Micro {
+pub(super) fn choose(second: Second, bits: u32) -> Micro<RowsBlock, PanelBlock> {
     match (second, bits) {
         (Second::None, 4) => tile_avx2::<NONE, 4>,
         (Second::None, 5) => tile_avx2::<NONE, 5>,
@@ -184,7 +185,7 @@ pub(super) fn choose(second: Second, bits: u32) -> Micro {
     }
 }
 
-pub(super) fn choose_vnni(second: Second) -> Micro {
+pub(super) fn choose_vnni(second: Second) -> Micro<RowsBlock, PanelBlock> {
     match second {
         Second::None => tile_vnni::<NONE, 8>,
         Second::Minimum => tile_vnni::<MINIMUM, 8>,

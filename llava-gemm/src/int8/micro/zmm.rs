@@ -2,13 +2,14 @@
 
 use std::arch::x86_64::*;
 
-use super::{MINIMUM, Micro, NONE, SCALE, Sums};
+use super::super::Second;
+use super::super::activation::RowsBlock;
+use super::super::panel::PanelBlock;
+use super::{MINIMUM, NONE, SCALE};
 use crate::TILE_ROWS;
-use crate::activation::RowsBlock;
-use crate::format::Second;
-use crate::panel::PanelBlock;
+use crate::scheme::{Micro, Sums};
 
-pub(super) fn choose(second: Second) -> Micro {
+pub(super) fn choose(second: Second) -> Micro<RowsBlock, PanelBlock> {
     match second {
         Second::None => tile::<NONE>,
         Second::Minimum => tile::<MINIMUM>,
