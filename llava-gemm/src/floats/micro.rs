@@ -23,10 +23,10 @@ fn body<V: Vector, const C: usize>(rows: &[RowsBlock], panel: &[PanelBlock], mut
             for k in 0..BLOCK {
                 let (vectors, _) = block.0[k].as_chunks::<16>();
                 let weights: [V; C] = std::array::from_fn(|c| V::load(&vectors[(part + c) & 1]));
-                for r in 0..TILE_ROWS {
-                    let value = V::all(row.0[r][k]);
-                    for c in 0..C {
-                        totals[r][c] = value.mul_add(weights[c], totals[r][c]);
+                for (totals, row) in totals.iter_mut().zip(&row.0) {
+                    let value = V::all(row[k]);
+                    for (total, weight) in totals.iter_mut().zip(weights) {
+                        *total = value.mul_add(weight, *total);
                     }
                 }
             }

@@ -39,7 +39,7 @@ fn put(values: &mut [f32; 32], group: usize, vector: __m256) {
 /// Bytes of 8 bits: their halves go two ways, since a pair of whole products would not fit.
 #[target_feature(enable = "avx2,fma")]
 #[inline]
-fn dot_avx2<const BITS: u32, const FROM: usize, const TO: usize>(
+fn dot_avx2<const SECOND: u8, const BITS: u32, const FROM: usize, const TO: usize>(
     row: &RowsBlock,
     block: &PanelBlock,
     group: usize,
@@ -97,7 +97,7 @@ fn dot_avx2<const BITS: u32, const FROM: usize, const TO: usize>(
 
 #[target_feature(enable = "avx2,fma,avxvnni")]
 #[inline]
-fn dot_vnni<const BITS: u32, const FROM: usize, const TO: usize>(
+fn dot_vnni<const SECOND: u8, const BITS: u32, const FROM: usize, const TO: usize>(
     row: &RowsBlock,
     block: &PanelBlock,
     group: usize,
@@ -126,7 +126,7 @@ fn add(dots: &Dots, row: &RowsBlock, scale: &[f32; 32], group: usize, totals: &m
     }
 }
 
-/// The frame around the dot products, once for each instruction set: a function cannot be generic over its CPU features.
+/// The frame around the dot products (which know `SECOND` to have one caller each, and so are inlined), once for each instruction set: a function cannot be generic over its CPU features.
 macro_rules! tile {
     ($name:ident, $dot:ident, $features:literal) => {
         #[target_feature(enable = $features)]
@@ -145,12 +145,12 @@ macro_rules! tile {
                 }
                 for (row, block) in rows.iter().zip(panel) {
                     if SECOND == SCALE {
-                        let dots = $dot::<BITS, 0, 4>(row, block, group, &row.start);
+                        let dots = $dot::<SECOND, BITS, 0, 4>(row, block, group, &row.start);
                         add(&dots, row, &block.scale, group, &mut totals);
-                        let dots = $dot::<BITS, 4, 8>(row, block, group, &row.second);
+                        let dots = $dot::<SECOND, BITS, 4, 8>(row, block, group, &row.second);
                         add(&dots, row, &block.second, group, &mut totals);
                     } else {
-                        let dots = $dot::<BITS, 0, 8>(row, block, group, &row.start);
+                        let dots = $dot::<SECOND, BITS, 0, 8>(row, block, group, &row.start);
                         add(&dots, row, &block.scale, group, &mut totals);
                     }
                     if SECOND == MINIMUM {
