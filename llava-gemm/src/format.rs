@@ -1,9 +1,15 @@
-//! Quantised weights as GGUF stores them: their names, sizes and what their numbers mean.
+//! Weights as GGUF stores them: their names and sizes.
 
 /// A type of weights that the kernels can multiply with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum WeightType {
+    /// Single precision.
+    F32,
+    /// IEEE halves.
+    F16,
+    /// The upper half of an f32.
+    Bf16,
     /// 32 int8, one scale.
     Q8_0,
     /// 32 times 4 bits less 8, one scale.
@@ -25,14 +31,24 @@ pub enum WeightType {
 }
 
 impl WeightType {
-    /// Every type.
-    pub const ALL: [Self; 9] =
+    /// Every quantised type.
+    pub const QUANTISED: [Self; 9] =
         [Self::Q8_0, Self::Q4_0, Self::Q4_1, Self::Q5_0, Self::Q5_1, Self::Iq4Nl, Self::Q4K, Self::Q5K, Self::Q6K];
+    /// Every type that is not.
+    pub const FLOATS: [Self; 3] = [Self::F32, Self::F16, Self::Bf16];
+
+    /// Whether the weights are floats.
+    #[must_use]
+    pub const fn is_float(self) -> bool {
+        matches!(self, Self::F32 | Self::F16 | Self::Bf16)
+    }
 
     /// The type with this number in GGUF files.
     #[must_use]
     pub const fn from_gguf(number: u32) -> Option<Self> {
         match number {
+            0 => Some(Self::F32),
+            1 => Some(Self::F16),
             2 => Some(Self::Q4_0),
             3 => Some(Self::Q4_1),
             6 => Some(Self::Q5_0),
@@ -42,14 +58,16 @@ impl WeightType {
             13 => Some(Self::Q5K),
             14 => Some(Self::Q6K),
             20 => Some(Self::Iq4Nl),
+            30 => Some(Self::Bf16),
             _ => None,
         }
     }
 
-    /// Elements of one stored unit: 32, or 256 for the K types.
+    /// Elements of one stored unit: 32, 256 for the K types, 1 for floats.
     #[must_use]
     pub const fn unit(self) -> usize {
         match self {
+            Self::F32 | Self::F16 | Self::Bf16 => 1,
             Self::Q4K | Self::Q5K | Self::Q6K => 256,
             _ => 32,
         }
@@ -59,6 +77,8 @@ impl WeightType {
     #[must_use]
     pub const fn unit_bytes(self) -> usize {
         match self {
+            Self::F32 => 4,
+            Self::F16 | Self::Bf16 => 2,
             Self::Q4_0 | Self::Iq4Nl => 18,
             Self::Q4_1 => 20,
             Self::Q5_0 => 22,
@@ -69,38 +89,6 @@ impl WeightType {
             Self::Q6K => 210,
         }
     }
-
-    /// What the unpacked bytes stand for.
-    pub(crate) const fn numbers(self) -> Numbers {
-        let (bias, bits, second) = match self {
-            Self::Q8_0 | Self::Iq4Nl => (128, 8, Second::None),
-            Self::Q4_0 => (8, 4, Second::None),
-            Self::Q5_0 => (16, 5, Second::None),
-            Self::Q4_1 | Self::Q4K => (0, 4, Second::Minimum),
-            Self::Q5_1 | Self::Q5K => (0, 5, Second::Minimum),
-            Self::Q6K => (32, 6, Second::Scale),
-        };
-        Numbers { bias, bits, second }
-    }
-}
-
-/// How unpacked weights are to be read: `(byte - bias) * scale`, plus the minimum where there is one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Numbers {
-    pub bias: i32,
-    /// Bits that a byte uses; decides how many products fit into an int16 where there is no dot product.
-    pub bits: u32,
-    pub second: Second,
-}
-
-/// What the second number beside the scale of a block is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Second {
-    None,
-    /// Added to every weight of the block.
-    Minimum,
-    /// The scale of the block's second half.
-    Scale,
 }
 
 /// How the columns of the product (rows of the weight tensor) lie in memory.

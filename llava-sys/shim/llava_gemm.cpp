@@ -13,6 +13,7 @@ int32_t llava_gemm_install(const llava_gemm_table * table) {
 #else
 
 #include "ggml-cpu/common.h"
+#include "ggml-cpu/ops.h"
 #include "ggml-cpu/tiled/tiled.h"
 #include "ggml-cpu/traits.h"
 
@@ -63,11 +64,49 @@ bool flat_rows(const ggml_tensor * t) {
     return t->nb[0] == ggml_type_size(t->type) && (t->ne[2] * t->ne[3] == 1 || (t->nb[2] == t->nb[1] * t->ne[1] && t->nb[3] == t->nb[2] * t->ne[2]));
 }
 
+// rows, columns and strides of a product of one matrix
+void plain_of(const ggml_tensor * op, llava_gemm_product & out) {
+    const ggml_tensor * x = op->src[1];
+    out.rows          = x->ne[1] * x->ne[2] * x->ne[3];
+    out.input_stride  = x->nb[1];
+    out.output_stride = op->nb[1];
+}
+
+// tokens, experts and strides of a product of many
+void experts_of(const ggml_tensor * op, llava_gemm_product & out) {
+    const ggml_tensor * w   = op->src[0];
+    const ggml_tensor * x   = op->src[1];
+    const ggml_tensor * ids = op->src[2];
+    out.rows               = ids->ne[1];
+    out.input_stride       = x->nb[2];
+    out.output_stride      = op->nb[2];
+    out.n_experts          = (int32_t) w->ne[2];
+    out.n_slots            = (int32_t) ids->ne[0];
+    out.expert_stride      = w->nb[2];
+    out.ids                = (const int32_t *) ids->data;
+    out.ids_stride         = ids->nb[1];
+    out.slot_input_stride  = x->ne[1] == 1 ? 0 : x->nb[1];
+    out.slot_output_stride = op->nb[1];
+}
+
+bool has_plain_shape(const ggml_tensor * op) {
+    return op->src[0]->ne[2] == 1 && flat_rows(op->src[1]) && flat_rows(op);
+}
+
+bool has_experts_shape(const ggml_tensor * op) {
+    const ggml_tensor * x   = op->src[1];
+    const ggml_tensor * ids = op->src[2];
+    return ids && ids->type == GGML_TYPE_I32 && ids->nb[0] == sizeof(int32_t) && ids->ne[2] * ids->ne[3] == 1 && x->ne[3] == 1 &&
+           x->nb[0] == sizeof(float) && op->nb[0] == sizeof(float) && op->ne[3] == 1 && x->ne[2] == ids->ne[1] && op->ne[2] == ids->ne[1] &&
+           op->ne[1] == ids->ne[0] && (x->ne[1] == 1 || x->ne[1] == ids->ne[0]) && op->src[0]->ne[2] <= INT32_MAX;
+}
+
 bool product_of(const ggml_tensor * op, llava_gemm_product & out) {
     const ggml_tensor * w = op->src[0];
     const ggml_tensor * x = op->src[1];
-    if (x->type != GGML_TYPE_F32 || op->type != GGML_TYPE_F32 || !ggml_is_quantized(w->type) || w->ne[2] != 1 || w->ne[3] != 1 ||
-        w->nb[0] != ggml_type_size(w->type) || !flat_rows(x) || !flat_rows(op) || ggml_get_op_params_i32(op, 1) != 0) {
+    const bool experts = op->op == GGML_OP_MUL_MAT_ID;
+    if (x->type != GGML_TYPE_F32 || op->type != GGML_TYPE_F32 || w->ne[3] != 1 || w->nb[0] != ggml_type_size(w->type) ||
+        ggml_get_op_params_i32(op, 1) != 0 || !(experts ? has_experts_shape(op) : has_plain_shape(op))) {
         return false;
     }
     const ggml_backend_buffer_t buffer = w->view_src ? w->view_src->buffer : w->buffer;
@@ -78,17 +117,20 @@ bool product_of(const ggml_tensor * op, llava_gemm_product & out) {
     if (!host && (strcmp(ggml_backend_buffer_name(buffer), "CPU_REPACK") != 0 || !is_woven_8x8(w))) {
         return false;
     }
+    out = {};
     out.type          = w->type;
     out.woven         = !host;
     out.k             = w->ne[0];
     out.columns       = w->ne[1];
-    out.rows          = x->ne[1] * x->ne[2] * x->ne[3];
     out.weights       = w->data;
     out.weight_stride = w->nb[1];
     out.input         = (const float *) x->data;
-    out.input_stride  = x->nb[1];
     out.output        = (float *) op->data;
-    out.output_stride = op->nb[1];
+    if (experts) {
+        experts_of(op, out);
+    } else {
+        plain_of(op, out);
+    }
     return true;
 }
 
@@ -139,7 +181,14 @@ bool upstream_work_size(int n_threads, const ggml_tensor * op, bool woven, size_
         return static_cast<ggml::cpu::tensor_traits *>(op->src[0]->extra)->work_size(n_threads, op, size);
     }
     const ggml_type converted = ggml_get_type_traits_cpu(op->src[0]->type)->vec_dot_type;
-    size = GGML_PAD(ggml_row_size(converted, ggml_nelements(op->src[1])), 64) + ggml_tiled_wdata_size(n_threads, const_cast<ggml_tensor *>(op));
+    const size_t    tiled     = ggml_tiled_wdata_size(n_threads, const_cast<ggml_tensor *>(op));
+    size = op->src[1]->type == converted ? 0 : ggml_row_size(converted, ggml_nelements(op->src[1])) + sizeof(int64_t);
+    if (op->op == GGML_OP_MUL_MAT_ID) {
+        // rows of each expert, where they come from, and a counter on a cache line of its own
+        const size_t experts = op->src[0]->ne[2], rows = op->src[2]->ne[0] * op->src[2]->ne[1];
+        size += experts * (sizeof(int64_t) + 2 * sizeof(int32_t) * rows + CACHE_LINE_SIZE) + 2 * sizeof(int64_t) + CACHE_LINE_SIZE;
+    }
+    size = GGML_PAD(size, 64) + tiled;
     return true;
 }
 
@@ -156,7 +205,7 @@ class traits final : public ggml::cpu::tensor_traits {
     bool work_size(int n_threads, const ggml_tensor * op, size_t & size) override {
         size_t ours = 0;
         bool   woven = false;
-        if (op->op == GGML_OP_MUL_MAT) {
+        if (op->op == GGML_OP_MUL_MAT || op->op == GGML_OP_MUL_MAT_ID) {
             llava_gemm_product product;
             if (!product_of(op, product)) {
                 return false;
@@ -184,7 +233,7 @@ class traits final : public ggml::cpu::tensor_traits {
         }
         team_data data = { params->threadpool };
         const llava_gemm_team team = { params->ith, params->nth, team_barrier, &data, params->wdata, params->wsize };
-        if (op->op == GGML_OP_MUL_MAT) {
+        if (op->op == GGML_OP_MUL_MAT || op->op == GGML_OP_MUL_MAT_ID) {
             llava_gemm_product product;
             return product_of(op, product) && g_table.product(&product, &team);
         }
@@ -201,7 +250,7 @@ class buffer_type final : public ggml::cpu::extra_buffer_type {
     bool supports_op(ggml_backend_dev_t, const ggml_tensor *) override { return false; }
 
     ggml::cpu::tensor_traits * get_tensor_traits(const ggml_tensor * op) override {
-        if (op->op == GGML_OP_MUL_MAT) {
+        if (op->op == GGML_OP_MUL_MAT || op->op == GGML_OP_MUL_MAT_ID) {
             llava_gemm_product product;
             return product_of(op, product) && g_table.wants_product(&product) ? &answer : nullptr;
         }

@@ -123,6 +123,14 @@ struct llava_gemm_product {
     size_t       input_stride;
     float *      output;
     size_t       output_stride;
+    // a mixture of experts: weights of n_experts matrices, and n_slots rows of the product for each of rows tokens
+    int32_t      n_experts; // 0: none, and the rest has no meaning
+    int32_t      n_slots;
+    size_t       expert_stride;
+    const int32_t * ids;
+    size_t       ids_stride;
+    size_t       slot_input_stride; // 0: all slots of a token share its row
+    size_t       slot_output_stride;
 };
 
 // softmax(scale * q k^T) v without a mask; strides in bytes: of a query or key, of a head, of a batch element

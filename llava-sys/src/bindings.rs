@@ -5,7 +5,7 @@
 // header gguf.h b35b47d0c882386a
 // header llama.h 535bbd80c506b109
 // header mtmd.h 195e53ae6df4da78
-// header llava_shim.h 0a8856f206702dfe
+// header llava_shim.h 012c15894a98cf92
 
 
 pub const GGML_FILE_MAGIC: u32 = 1734831468;
@@ -2280,12 +2280,19 @@ pub struct llava_gemm_product {
     pub input_stride: usize,
     pub output: *mut f32,
     pub output_stride: usize,
+    pub n_experts: i32,
+    pub n_slots: i32,
+    pub expert_stride: usize,
+    pub ids: *const i32,
+    pub ids_stride: usize,
+    pub slot_input_stride: usize,
+    pub slot_output_stride: usize,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of llava_gemm_product",
-    ][::core::mem::size_of::<llava_gemm_product>() - 80usize];
+    ][::core::mem::size_of::<llava_gemm_product>() - 128usize];
     [
         "Alignment of llava_gemm_product",
     ][::core::mem::align_of::<llava_gemm_product>() - 8usize];
@@ -2322,6 +2329,27 @@ const _: () = {
     [
         "Offset of field: llava_gemm_product::output_stride",
     ][::core::mem::offset_of!(llava_gemm_product, output_stride) - 72usize];
+    [
+        "Offset of field: llava_gemm_product::n_experts",
+    ][::core::mem::offset_of!(llava_gemm_product, n_experts) - 80usize];
+    [
+        "Offset of field: llava_gemm_product::n_slots",
+    ][::core::mem::offset_of!(llava_gemm_product, n_slots) - 84usize];
+    [
+        "Offset of field: llava_gemm_product::expert_stride",
+    ][::core::mem::offset_of!(llava_gemm_product, expert_stride) - 88usize];
+    [
+        "Offset of field: llava_gemm_product::ids",
+    ][::core::mem::offset_of!(llava_gemm_product, ids) - 96usize];
+    [
+        "Offset of field: llava_gemm_product::ids_stride",
+    ][::core::mem::offset_of!(llava_gemm_product, ids_stride) - 104usize];
+    [
+        "Offset of field: llava_gemm_product::slot_input_stride",
+    ][::core::mem::offset_of!(llava_gemm_product, slot_input_stride) - 112usize];
+    [
+        "Offset of field: llava_gemm_product::slot_output_stride",
+    ][::core::mem::offset_of!(llava_gemm_product, slot_output_stride) - 120usize];
 };
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]

@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use llava_gemm::{Attention, Floats, Layout, Multiply, Selection, Team, WeightType};
+use llava_gemm::{Attention, Experts, Floats, Layout, Multiply, Selection, Team, WeightType};
 use llava_sys as sys;
 
 use super::ffi::check;
@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 pub use llava_gemm::Kernel;
 
 /// Raised when the arithmetic of the kernels changes.
-const GENERATION: u64 = 1;
+const GENERATION: u64 = 2;
 
 /// Fewer rows than this stay with ggml: unpacking the weights does not pay there with AVX2 (0.65 times as fast at 8 rows, 1.04 times
 /// at 16; AVX-512: 1.26 and 2.57 times). One number for all kernels, or else their results would differ.
@@ -126,8 +126,29 @@ fn multiply(product: &sys::llava_gemm_product) -> Option<Multiply> {
         k: size(product.k)?,
         columns: size(product.columns)?,
         rows: size(product.rows)?,
+        experts: match product.n_experts {
+            0 => None,
+            count => Some(Experts {
+                count: usize::try_from(count).ok()?,
+                weight_stride: product.expert_stride,
+                slots: usize::try_from(product.n_slots).ok()?,
+                ids: product.ids,
+                ids_stride: product.ids_stride,
+                input_stride: product.slot_input_stride,
+                output_stride: product.slot_output_stride,
+            }),
+        },
     };
     multiply.fits().then_some(multiply)
+}
+
+/// Whether there are rows enough for it to pay.
+fn pays(product: &sys::llava_gemm_product) -> bool {
+    match i64::from(product.n_experts) {
+        0 => product.rows >= LEAST_ROWS,
+        // the time of both sides is so much for each expert and so much for each row: the mean decides
+        experts => product.rows.saturating_mul(i64::from(product.n_slots)) >= LEAST_ROWS.saturating_mul(experts),
+    }
 }
 
 /// Calls `job` with the team that the native struct describes.
@@ -149,7 +170,7 @@ unsafe fn with_team(team: &sys::llava_gemm_team, job: impl FnOnce(Team<'_>) -> b
 /// `product` is null or points to a product.
 unsafe extern "C" fn wants_product(product: *const sys::llava_gemm_product) -> bool {
     // SAFETY: the caller's promise. Addresses in it are not followed: they may not be known yet while a graph is planned.
-    unsafe { product.as_ref() }.is_some_and(|product| product.rows >= LEAST_ROWS && multiply(product).is_some())
+    unsafe { product.as_ref() }.is_some_and(|product| pays(product) && multiply(product).is_some())
 }
 
 /// # Safety

@@ -1,6 +1,6 @@
 //! Kernels in place of ggml's own, through the hook, with a whole model around them. Other tests run beside these in one process: a
 //! kernel changes none of their answers, because all give the same bits. ggml's own arithmetic does not, so what compares with it
-//! runs in a process of its own (`cli::embed`).
+//! runs in a process of its own (here and in `cli::embed`).
 
 use std::sync::Mutex;
 
@@ -67,5 +67,60 @@ fn a_quantised_pair_gives_the_same_bits_with_every_kernel() {
     }
     for (kernel, threads, bits) in &seen[1..] {
         assert!(*bits == seen[0].2, "{kernel} with {threads} threads differs from {}", seen[0].0);
+    }
+}
+
+/// Logits behind a prompt of 40 tokens, of a text model without a picture.
+fn logits(model: &std::sync::Arc<Model>, threads: u32) -> Vec<f32> {
+    let params = ContextParams { n_ctx: 256, threads: Some(threads), ..ContextParams::default() };
+    let mut context = Context::new(model, &params).unwrap();
+    let mut batch = Batch::new();
+    (0..40).for_each(|i| {
+        batch.push_token(Token(3 + i * 7 % 50), i, 0, i == 39);
+    });
+    context.decode(&batch).unwrap();
+    context.logits().to_vec()
+}
+
+/// Experts' weights through the hook. The test calls itself once more with ggml's own arithmetic.
+#[test]
+fn experts_give_the_same_bits_with_every_kernel_and_are_close_to_ggmls_own() {
+    const CHILD: &str = "LLAVA_TEST_EXPERTS_OUT";
+    // Q4_0 comes repacked, the others as they are; 40 tokens of two experts each are 20 rows for each of four
+    for matrices in [TensorType::Q8_0, TensorType::Q4_0, TensorType::F16] {
+        let dir = tempfile::tempdir().unwrap();
+        let options = Options { matrices, experts: 4, ..Options::new(Family::Llava15, 11) };
+        let files = pair_with(dir.path(), &options).unwrap();
+        let model = Model::load(&files.text, &ModelParams::default()).unwrap();
+        if let Ok(out) = std::env::var(CHILD) {
+            let bytes: Vec<u8> = logits(&model, 2).iter().flat_map(|value| value.to_le_bytes()).collect();
+            std::fs::write(format!("{out}-{matrices}"), bytes).unwrap();
+            continue;
+        }
+        let out = dir.path().join("logits");
+        let mut again = std::process::Command::new(std::env::current_exe().unwrap());
+        again.args(["--exact", "gemm::experts_give_the_same_bits_with_every_kernel_and_are_close_to_ggmls_own"]);
+        let status = again.env(CHILD, &out).env("LLAVA_GEMM", "off").output().unwrap();
+        assert!(status.status.success(), "{status:?}");
+        let bytes = std::fs::read(format!("{}-{matrices}", out.display())).unwrap();
+        let own: Vec<f32> = bytes.as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
+
+        let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect::<Vec<u32>>();
+        let mut first = None;
+        for threads in [1, 2, 4] {
+            if gemm::why_not().is_some() {
+                // the hook is switched off for this run
+                assert!(bits(&logits(&model, threads)) == bits(&own));
+                continue;
+            }
+            for (kernel, ours) in with_each(|| logits(&model, threads)) {
+                let first = first.get_or_insert_with(|| bits(&ours));
+                assert!(*first == bits(&ours), "{matrices} {kernel} with {threads} threads");
+                assert!(bits(&own) != bits(&ours), "{matrices}: the hook was not asked");
+                let size = own.iter().map(|own| f64::from(*own).powi(2)).sum::<f64>();
+                let error = own.iter().zip(&ours).map(|(own, ours)| f64::from(own - ours).powi(2)).sum::<f64>();
+                assert!((error / size).sqrt() < 0.03, "{matrices} {kernel}: {}", (error / size).sqrt());
+            }
+        }
     }
 }

@@ -85,13 +85,15 @@ pub struct Options {
     pub biases: bool,
     /// Width of the projector's rows; another one than the text model's gives a pair that does not fit.
     pub projector_width: u64,
-    /// How matrices are stored, in both files: f32, f16 (default) or q8_0 (rows that are no multiple of 32 and what
+    /// How matrices are stored, in both files: f32, f16 (default), q4_0 or q8_0 (rows that are no multiple of 32 and what
     /// llama.cpp cannot use quantised stay f16).
     pub matrices: TensorType,
     /// Whether the text model carries a chat template.
     pub chat_template: bool,
     /// A text model without attention (`mamba`), whose memory cannot be cut; LLaVA 1.5 only.
     pub recurrent: bool,
+    /// Experts in the text model's layers, of which each token uses two; 0 for none. LLaVA 1.5 and Idefics3 only.
+    pub experts: u32,
     /// Only printable ASCII can win a greedy choice (default), so that answers are text; `false` lets every token.
     pub printable: bool,
 }
@@ -114,6 +116,7 @@ impl Options {
             matrices: TensorType::F16,
             chat_template: true,
             recurrent: false,
+            experts: 0,
             printable: true,
         }
     }

@@ -16,6 +16,7 @@ const HEADS: u64 = 4;
 const KV_HEADS: u64 = 2;
 const HEAD: u64 = 16;
 const HIDDEN: u64 = 128;
+const EXPERTS_USED: u32 = 2;
 
 /// Writes the text model of a family.
 pub fn write(path: &Path, options: &Options) -> Result<()> {
@@ -39,6 +40,10 @@ pub fn write(path: &Path, options: &Options) -> Result<()> {
         d.set(&key("attention.head_count_kv"), KV_HEADS as u32)?;
         d.set(&key("rope.freq_base"), 10_000f32)?;
         d.set(&key("rope.dimension_count"), HEAD as u32)?;
+    }
+    if options.experts > 0 {
+        d.set(&key("expert_count"), options.experts)?;
+        d.set(&key("expert_used_count"), EXPERTS_USED)?;
     }
     match options.family {
         Family::Llava15 | Family::Idefics3 => {}
@@ -93,9 +98,17 @@ fn tensors(d: &mut Draft, options: &Options, vocabulary: &Vocabulary) -> Result<
             }
         }
         d.matrix(&name("attn_output.weight"), HEADS * HEAD, WIDTH, 2.5)?;
-        d.matrix(&name("ffn_gate.weight"), WIDTH, HIDDEN, 1.0)?;
-        d.matrix(&name("ffn_up.weight"), WIDTH, HIDDEN, 1.0)?;
-        d.matrix(&name("ffn_down.weight"), HIDDEN, WIDTH, 1.0)?;
+        let ffn = [("gate", WIDTH, HIDDEN), ("up", WIDTH, HIDDEN), ("down", HIDDEN, WIDTH)];
+        if options.experts > 0 {
+            // rows so different that rounding hardly ever changes which experts a token uses
+            d.around(&name("ffn_gate_inp.weight"), &[WIDTH, u64::from(options.experts)], 0.0, 1.0)?;
+        }
+        for (part, rows_in, out) in ffn {
+            match u64::from(options.experts) {
+                0 => d.matrix(&name(&format!("ffn_{part}.weight")), rows_in, out, 1.0)?,
+                n => d.stack(&name(&format!("ffn_{part}_exps.weight")), &[rows_in, out, n], 1.0)?,
+            }
+        }
         if gemma {
             for part in ["attn_q_norm", "attn_k_norm"] {
                 d.around(&name(&format!("{part}.weight")), &[HEAD], 1.8, 0.1)?;

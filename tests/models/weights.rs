@@ -72,9 +72,14 @@ impl Draft {
 
     /// A matrix `[rows_in, out]` that keeps the size of its input times `gain`.
     pub fn matrix(&mut self, name: &str, rows_in: u64, out: u64, gain: f32) -> Result<()> {
-        let values = self.numbers(name, &[rows_in, out], 0.0, gain / (rows_in as f32).sqrt());
-        let fits = rows_in.is_multiple_of(self.matrices.block_len());
-        self.put(name, &[rows_in, out], if fits { self.matrices } else { TensorType::F16 }, &values)
+        self.stack(name, &[rows_in, out], gain)
+    }
+
+    /// Matrices of the same shape, one behind the other: `dims` are `rows_in`, `out` and their number.
+    pub fn stack(&mut self, name: &str, dims: &[u64], gain: f32) -> Result<()> {
+        let values = self.numbers(name, dims, 0.0, gain / (dims[0] as f32).sqrt());
+        let fits = dims[0].is_multiple_of(self.matrices.block_len());
+        self.put(name, dims, if fits { self.matrices } else { TensorType::F16 }, &values)
     }
 
     /// A tensor that llama.cpp convolves or transposes: never quantised.
@@ -105,7 +110,7 @@ impl Draft {
     }
 }
 
-/// Stores numbers as f32, f16 or q8_0.
+/// Stores numbers as f32, f16, q4_0 or q8_0.
 fn encode(ggml_type: TensorType, values: &[f32]) -> Vec<u8> {
     match ggml_type {
         TensorType::F32 => values.iter().flat_map(|v| v.to_le_bytes()).collect(),
@@ -118,6 +123,17 @@ fn encode(ggml_type: TensorType, values: &[f32]) -> Vec<u8> {
                 let inverse = if scale > 0.0 { 1.0 / scale } else { 0.0 };
                 let quants = block.iter().map(move |v| (v * inverse).round() as i8 as u8);
                 half(scale).to_le_bytes().into_iter().chain(quants)
+            })
+            .collect(),
+        TensorType::Q4_0 => values
+            .chunks(32)
+            .flat_map(|block| {
+                // sixteen steps, of which the eighth is zero
+                let scale = block.iter().fold(0f32, |m, v| m.max(v.abs())) / 7.5;
+                let inverse = if scale > 0.0 { 1.0 / scale } else { 0.0 };
+                let quant = move |v: f32| (v * inverse + 8.0).round().clamp(0.0, 15.0) as u8;
+                let pairs: Vec<u8> = (0..16).map(|i| quant(block[i]) | quant(block[i + 16]) << 4).collect();
+                half(scale).to_le_bytes().into_iter().chain(pairs)
             })
             .collect(),
         other => panic!("the generator does not write {other}"),

@@ -1,10 +1,10 @@
 //! One block of keys against the queries that a thread holds.
 
 use super::Floats;
-use super::vector::{Plain, Vector, exp};
 use crate::format::half;
 use crate::kernel::Kernel;
 use crate::raw;
+use crate::vector::{Plain, Vector, exp};
 
 /// Queries of one tile.
 pub(super) const ROWS: usize = 6;
@@ -309,7 +309,7 @@ macro_rules! block {
 
 block!(block_scalar, Plain, 1, 1);
 #[cfg(target_arch = "x86_64")]
-use super::vector::{Ymm, Zmm};
+use crate::vector::{Ymm, Zmm};
 #[cfg(target_arch = "x86_64")]
 block!(block_avx2, Ymm, 3, 2, "avx2,fma,f16c");
 #[cfg(target_arch = "x86_64")]

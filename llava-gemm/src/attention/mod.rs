@@ -6,13 +6,12 @@
 //! Who calls it: the hook, for the vision tower.
 
 mod block;
-mod vector;
 
 use std::sync::atomic::Ordering;
 
 use crate::kernel::Kernel;
-use crate::multiply::{Head, Team};
 use crate::raw;
+use crate::team::{Head, Team};
 use block::{Keys, Scratch};
 
 /// Queries whose state is kept at once.

@@ -3,7 +3,7 @@ use std::sync::Barrier;
 use llava_gemm::{Attention, Floats, Kernel, Team};
 use proptest::prelude::*;
 
-use crate::world::{Dice, Shared};
+use crate::world::{Dice, Shared, bits, kernels};
 
 /// Queries, keys and values of one attention, as the tower lays them out: heads side by side within a token.
 struct Case {
@@ -115,14 +115,6 @@ impl Case {
     }
 }
 
-fn kernels() -> impl Iterator<Item = Kernel> {
-    Kernel::ALL.into_iter().filter(|kernel| kernel.available())
-}
-
-fn bits(values: &[f32]) -> Vec<u32> {
-    values.iter().map(|value| value.to_bits()).collect()
-}
-
 #[test]
 fn close_to_f64_for_every_head_size() {
     for size in [16, 64, 72, 80, 88, 96, 128, 256] {
@@ -183,7 +175,7 @@ fn large_scores_and_what_is_not_finite() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(crate::world::fixed(60))]
 
     #[test]
     fn any_shape(

@@ -3,5 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "helper functions of tests are tests too")]
 
 mod attention;
+mod experts;
+mod floats;
 mod products;
 mod world;

@@ -6,17 +6,9 @@ use std::time::Duration;
 use llava_gemm::{Kernel, Layout, Multiply, Team, WeightType};
 use proptest::prelude::*;
 
-use crate::world::{Dice, Shared, dequantise, multiply, product, weave, weights};
+use crate::world::{Dice, Shared, bits, dequantise, kernels, multiply, product, weave, weights};
 
-const TYPES: [WeightType; 9] = WeightType::ALL;
-
-fn kernels() -> impl Iterator<Item = Kernel> {
-    Kernel::ALL.into_iter().filter(|kernel| kernel.available())
-}
-
-fn bits(values: &[f32]) -> Vec<u32> {
-    values.iter().map(|value| value.to_bits()).collect()
-}
+const TYPES: [WeightType; 9] = WeightType::QUANTISED;
 
 /// The f64 product of the dequantised weights and the f32 activations.
 fn exact(weight: WeightType, bytes: &[u8], input: &[f32], (rows, columns, k): (usize, usize, usize)) -> Vec<f64> {
@@ -267,7 +259,7 @@ fn what_does_not_fit_is_refused_by_all_threads() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(crate::world::fixed(200))]
 
     #[test]
     fn any_shape(

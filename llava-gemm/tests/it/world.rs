@@ -3,6 +3,7 @@
 use std::sync::Barrier;
 
 use llava_gemm::{Kernel, Layout, Multiply, Team, WeightType};
+use proptest::test_runner::{Config as ProptestConfig, RngSeed};
 
 /// xorshift64*: the same numbers on every machine.
 pub struct Dice(pub u64);
@@ -26,6 +27,20 @@ impl Dice {
     }
 }
 
+/// Every kernel that this CPU has.
+pub fn kernels() -> impl Iterator<Item = Kernel> {
+    Kernel::ALL.into_iter().filter(|kernel| kernel.available())
+}
+
+pub fn bits(values: &[f32]) -> Vec<u32> {
+    values.iter().map(|value| value.to_bits()).collect()
+}
+
+/// The same cases at every run.
+pub fn fixed(cases: u32) -> ProptestConfig {
+    ProptestConfig { cases, failure_persistence: None, rng_seed: RngSeed::Fixed(0x5eed), ..ProptestConfig::default() }
+}
+
 /// An f16 between 2^-8 and 2^-4 with a random fraction.
 fn scale(dice: &mut Dice) -> [u8; 2] {
     let bits = ((7 + dice.next() % 4) << 10) | (dice.next() % 1024);
@@ -34,6 +49,14 @@ fn scale(dice: &mut Dice) -> [u8; 2] {
 
 /// `columns` rows of `k` weights of random bytes with sensible scales, as a file has them.
 pub fn weights(weight: WeightType, columns: usize, k: usize, dice: &mut Dice) -> Vec<u8> {
+    if weight.is_float() {
+        let value = |dice: &mut Dice| match weight {
+            WeightType::F32 => dice.float().to_le_bytes().to_vec(),
+            WeightType::F16 => scale(dice).to_vec(),
+            _ => dice.float().to_le_bytes()[2..].to_vec(),
+        };
+        return (0..columns * k).flat_map(|_| value(dice)).collect();
+    }
     let unit = weight.unit_bytes();
     let mut bytes: Vec<u8> = (0..columns * k / weight.unit() * unit).map(|_| (dice.next() >> 33) as u8).collect();
     for unit in bytes.chunks_exact_mut(unit) {
@@ -187,6 +210,7 @@ pub fn product(
         k,
         columns,
         rows,
+        experts: None,
     }
 }
 
@@ -202,6 +226,15 @@ pub fn multiply(
     let mut output = vec![f32::from_bits(0x7fc0_dead); rows * columns];
     let product = product((weight, layout), bytes, input, &mut output, (rows, columns, k));
     assert!(bytes.len() >= columns * product.weight_stride && input.len() >= rows * k);
+    // SAFETY: the vectors live through the call and have the sizes that the product names.
+    unsafe { run(product, kernel, threads) }.then_some(output)
+}
+
+/// Runs a product with a team of threads; false where it was refused.
+///
+/// # Safety
+/// As [`Multiply::run`], but for the work memory.
+pub unsafe fn run(product: Multiply, kernel: Kernel, threads: usize) -> bool {
     let room = product.work_bytes(threads).unwrap();
     let mut work = vec![0xa5_u8; room];
     let barrier = Barrier::new(threads);
@@ -215,7 +248,7 @@ pub fn multiply(
                         barrier.wait();
                     };
                     let team = Team { index, threads, barrier: &wait };
-                    // SAFETY: the vectors live through the scope and have the sizes that the product names.
+                    // SAFETY: the caller's promise; the work memory lives through the scope.
                     unsafe { product.0.run(|| Some(kernel), team, work.0, room) }
                 })
             })
@@ -223,7 +256,7 @@ pub fn multiply(
         team.into_iter().map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
     });
     assert!(done.iter().all(|one| *one == done[0]), "all threads of a team get the same answer");
-    done[0].then_some(output)
+    done[0]
 }
 
 /// Addresses that the threads of a team share.

@@ -5,8 +5,8 @@
 
 use std::path::PathBuf;
 
-use super::World;
 use super::eval::{answers, eval};
+use super::{World, finish};
 
 fn recorded() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/it/cli/gate.tsv")
@@ -54,4 +54,25 @@ fn gate() {
         .collect();
     assert!(changed.is_empty(), "{} lines have changed:\n{}", changed.len(), changed.join("\n"));
     assert_eq!(then.lines().count(), now.len());
+}
+
+/// Ten questions of each task with a quantised tower, by the kernels and by ggml's own arithmetic: answers may tip where two words
+/// are as good as equally likely, which is one in some hundreds, and as often to the better.
+#[test]
+fn a_quantised_tower_answers_with_kernels_as_with_ggmls_own_arithmetic() {
+    let world = World::new();
+    let run = |kernels: &str| {
+        let tasks = ["--tasks", "attr,count,spatial,grid,ocr,caption", "--n", "10", "--seed", "1", "--vision", "q8_0"];
+        let args = [&["eval", "-t", "1", "--no-warmup", "--out", kernels], &tasks[..]].concat();
+        finish(world.command(&args).env("LLAVA_GEMM", kernels).spawn().unwrap()).ok();
+        answers(&world.path(kernels))
+    };
+    let (ours, own) = (run("auto"), run("off"));
+    assert_eq!((ours.len(), own.len()), (60, 60));
+    let tipped: Vec<_> = ours.iter().filter(|(key, ours)| ours["answer"] != own[*key]["answer"]).collect();
+    assert!(tipped.len() <= 2, "{tipped:?}");
+    let right = |all: &std::collections::BTreeMap<_, serde_json::Value>| {
+        all.values().filter_map(|value| value["score"].as_f64()).sum::<f64>()
+    };
+    assert!((right(&ours) - right(&own)).abs() <= 1.0, "{} and {} right", right(&ours), right(&own));
 }

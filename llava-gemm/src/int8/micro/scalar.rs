@@ -1,8 +1,9 @@
 //! The order of operations, written plainly.
 
-use super::{MINIMUM, SCALE, Sums};
-use crate::activation::RowsBlock;
-use crate::panel::PanelBlock;
+use super::super::activation::RowsBlock;
+use super::super::panel::PanelBlock;
+use super::{MINIMUM, SCALE};
+use crate::scheme::Sums;
 
 pub(super) fn tile<const SECOND: u8>(rows: &[RowsBlock], panel: &[PanelBlock], sums: Sums<'_>, first: bool) {
     for (r, sums) in sums.into_iter().enumerate() {

@@ -2,9 +2,10 @@
 //!
 //! All of it is plain Rust that the compiler vectorises once it is inlined into a function with the CPU's features.
 
+use super::{Numbers, Second};
 use crate::format::{WeightType, half};
 
-/// A unit unpacked: `quants[b]` are the 32 bytes of block `b`, see [`crate::format::Numbers`].
+/// A unit unpacked: `quants[b]` are the 32 bytes of block `b`, see [`Numbers`].
 pub(crate) struct Decoded {
     pub quants: [[u8; 32]; 8],
     pub scale: [f32; 8],
@@ -42,6 +43,8 @@ const IQ4_NL: [u8; 16] = {
 /// One type of weights.
 pub(crate) trait Unit {
     const TYPE: WeightType;
+    /// What the unpacked bytes stand for.
+    const NUMBERS: Numbers;
     /// Blocks of 32 in a unit.
     const BLOCKS: usize = Self::TYPE.unit() / 32;
 
@@ -110,6 +113,7 @@ fn six_bits(packed: &[u8; 12], block: usize) -> (u8, u8) {
 pub(crate) struct Q8_0;
 impl Unit for Q8_0 {
     const TYPE: WeightType = WeightType::Q8_0;
+    const NUMBERS: Numbers = Numbers { bias: 128, bits: 8, second: Second::None };
     #[inline(always)]
     fn decode(unit: &[u8], out: &mut Decoded) {
         out.quants[0] = piece::<32>(unit, 2).map(|byte| byte ^ 0x80);
@@ -120,6 +124,7 @@ impl Unit for Q8_0 {
 pub(crate) struct Q4_0;
 impl Unit for Q4_0 {
     const TYPE: WeightType = WeightType::Q4_0;
+    const NUMBERS: Numbers = Numbers { bias: 8, bits: 4, second: Second::None };
     #[inline(always)]
     fn decode(unit: &[u8], out: &mut Decoded) {
         out.quants[0] = nibbles(&piece(unit, 2));
@@ -136,6 +141,7 @@ impl Unit for Q4_0 {
 pub(crate) struct Q4_1;
 impl Unit for Q4_1 {
     const TYPE: WeightType = WeightType::Q4_1;
+    const NUMBERS: Numbers = Numbers { bias: 0, bits: 4, second: Second::Minimum };
     #[inline(always)]
     fn decode(unit: &[u8], out: &mut Decoded) {
         out.quants[0] = nibbles(&piece(unit, 4));
@@ -147,6 +153,7 @@ impl Unit for Q4_1 {
 pub(crate) struct Q5_0;
 impl Unit for Q5_0 {
     const TYPE: WeightType = WeightType::Q5_0;
+    const NUMBERS: Numbers = Numbers { bias: 16, bits: 5, second: Second::None };
     #[inline(always)]
     fn decode(unit: &[u8], out: &mut Decoded) {
         out.quants[0] = nibbles(&piece(unit, 6));
@@ -158,6 +165,7 @@ impl Unit for Q5_0 {
 pub(crate) struct Q5_1;
 impl Unit for Q5_1 {
     const TYPE: WeightType = WeightType::Q5_1;
+    const NUMBERS: Numbers = Numbers { bias: 0, bits: 5, second: Second::Minimum };
     #[inline(always)]
     fn decode(unit: &[u8], out: &mut Decoded) {
         out.quants[0] = nibbles(&piece(unit, 8));
@@ -170,6 +178,7 @@ impl Unit for Q5_1 {
 pub(crate) struct Iq4Nl;
 impl Unit for Iq4Nl {
     const TYPE: WeightType = WeightType::Iq4Nl;
+    const NUMBERS: Numbers = Numbers { bias: 128, bits: 8, second: Second::None };
     #[inline(always)]
     fn decode(unit: &[u8], out: &mut Decoded) {
         out.quants[0] = nibbles(&piece(unit, 2)).map(|nibble| IQ4_NL[usize::from(nibble & 15)]);
@@ -185,6 +194,7 @@ impl Unit for Iq4Nl {
 pub(crate) struct Q4K;
 impl Unit for Q4K {
     const TYPE: WeightType = WeightType::Q4K;
+    const NUMBERS: Numbers = Numbers { bias: 0, bits: 4, second: Second::Minimum };
     #[inline(always)]
     fn decode(unit: &[u8], out: &mut Decoded) {
         let packed = piece::<12>(unit, 4);
@@ -212,6 +222,7 @@ impl Unit for Q4K {
 pub(crate) struct Q5K;
 impl Unit for Q5K {
     const TYPE: WeightType = WeightType::Q5K;
+    const NUMBERS: Numbers = Numbers { bias: 0, bits: 5, second: Second::Minimum };
     #[inline(always)]
     fn decode(unit: &[u8], out: &mut Decoded) {
         let packed = piece::<12>(unit, 4);
@@ -231,6 +242,7 @@ impl Unit for Q5K {
 pub(crate) struct Q6K;
 impl Unit for Q6K {
     const TYPE: WeightType = WeightType::Q6K;
+    const NUMBERS: Numbers = Numbers { bias: 32, bits: 6, second: Second::Scale };
     #[inline(always)]
     fn decode(unit: &[u8], out: &mut Decoded) {
         let scale = half_at(unit, 208);

@@ -1,7 +1,7 @@
 //! Sixteen f32 lanes, whatever the registers hold: the same operations in the same order in every instruction set.
 
 /// Sixteen lanes. Only ever used inside functions with the CPU features that the type needs.
-pub(super) trait Vector: Copy {
+pub(crate) trait Vector: Copy {
     fn load(values: &[f32; 16]) -> Self;
     fn store(self, values: &mut [f32; 16]);
     fn all(value: f32) -> Self;
@@ -21,7 +21,7 @@ const ONE: u32 = 1.0_f32.to_bits();
 
 /// e^x for x <= 0, to about one unit in the last place; below -87 as at -87. NaN gives NaN.
 #[inline(always)]
-pub(super) fn exp<V: Vector>(x: V) -> V {
+pub(crate) fn exp<V: Vector>(x: V) -> V {
     let x = V::all(-87.0).max(x);
     let shifted = x.mul_add(V::all(std::f32::consts::LOG2_E), V::all(MAGIC));
     let n = shifted.sub(V::all(MAGIC));
@@ -38,7 +38,7 @@ pub(super) fn exp<V: Vector>(x: V) -> V {
 
 /// Plain lanes: the oracle.
 #[derive(Clone, Copy)]
-pub(super) struct Plain([f32; 16]);
+pub(crate) struct Plain([f32; 16]);
 
 impl Plain {
     #[inline(always)]
@@ -87,7 +87,7 @@ impl Vector for Plain {
 }
 
 #[cfg(target_arch = "x86_64")]
-pub(super) use x86::{Ymm, Zmm};
+pub(crate) use x86::{Ymm, Zmm};
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
@@ -97,17 +97,17 @@ mod x86 {
 
     /// One 512-bit register.
     #[derive(Clone, Copy)]
-    pub(in super::super) struct Zmm(__m512);
+    pub(crate) struct Zmm(__m512);
 
     /// Two 256-bit registers.
     #[derive(Clone, Copy)]
-    pub(in super::super) struct Ymm(__m256, __m256);
+    pub(crate) struct Ymm(__m256, __m256);
 
     /// A call of an intrinsic from a function that is inlined into one with its CPU features.
     macro_rules! x {
         ($call:expr) => {
-            // SAFETY: these types are only used below `attention::block_avx512` and `block_avx2`, which run where
-            // `Kernel::available` found the features; loads and stores stay within their arrays.
+            // SAFETY: these types are only used inside functions with the CPU features that they need, which run where
+            // `Kernel::available` found them; loads and stores stay within their arrays.
             unsafe { $call }
         };
     }

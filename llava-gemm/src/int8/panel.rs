@@ -3,10 +3,12 @@
 
 use std::ops::Range;
 
-use crate::decode::{Decoded, Unit};
-use crate::format::{Layout, Numbers, Second};
+use super::decode::{Decoded, Unit};
+use super::{Numbers, Second};
+use crate::format::Layout;
 use crate::kernel::Kernel;
 use crate::raw;
+use crate::scheme::Weights;
 use crate::{BLOCK, TILE_COLUMNS};
 
 /// One block of 32 along K of 32 columns.
@@ -18,21 +20,9 @@ pub(crate) struct PanelBlock {
     pub second: [f32; TILE_COLUMNS],
 }
 
-/// Where the weights lie. Rows of the tensor are columns of the product.
-#[derive(Clone, Copy)]
-pub(crate) struct Weights {
-    pub data: *const u8,
-    /// Bytes from one row to the next, for [`Layout::Rows`].
-    pub stride: usize,
-    pub columns: usize,
-    /// Stored units in a row.
-    pub units: usize,
-    pub layout: Layout,
-}
-
 impl Weights {
     /// # Safety
-    /// `unit < self.units`, `column < self.columns`, and `data` is readable as far as [`crate::Multiply`] promises.
+    /// `unit` is one of the row's, `column < self.columns`, and `data` is readable as far as [`crate::Multiply`] promises.
     #[inline(always)]
     unsafe fn decode<U: Unit>(&self, column: usize, unit: usize, out: &mut Decoded) {
         let bytes = const { U::TYPE.unit_bytes() };
@@ -45,7 +35,7 @@ impl Weights {
                 U::decode(unsafe { raw::slice(start, bytes) }, out);
             }
             Layout::Woven8 => {
-                let at = (column / 8 * self.units + unit) * bytes * 8;
+                let at = (column / 8 * (self.k / U::TYPE.unit()) + unit) * bytes * 8;
                 // SAFETY: as above; eight columns take the room of eight units.
                 let start = unsafe { self.data.add(at) };
                 // SAFETY: as above.
@@ -134,15 +124,16 @@ fn body_avx2<U: Unit>(weights: &Weights, first: usize, units: Range<usize>, pane
     body::<U>(weights, first, units, panel, |rows, block, group| turn_avx2(rows, block, group & 3));
 }
 
-/// Unpacks `units` of columns `first..first + 32` into `panel`, whose length is their blocks. Columns that the tensor does not
-/// have become zeros.
+/// Unpacks `blocks` of columns `first..first + 32` into `panel`. Columns that the tensor does not have become zeros.
 pub(crate) fn fill<U: Unit>(
     kernel: Kernel,
     weights: &Weights,
     first: usize,
-    units: Range<usize>,
+    blocks: Range<usize>,
     panel: &mut [PanelBlock],
 ) {
+    // slices are whole units: 16 blocks are two of the K types, and these have no remainder
+    let units = blocks.start / U::BLOCKS..blocks.end / U::BLOCKS;
     #[cfg(target_arch = "x86_64")]
     if kernel != Kernel::Scalar {
         // SAFETY: every kernel above the scalar one is only chosen where `Kernel::available` found AVX2 and FMA.
@@ -156,7 +147,7 @@ pub(crate) fn fill<U: Unit>(
 pub(crate) fn add_special(values: &[f32], panel: &[PanelBlock], numbers: Numbers, out: &mut [f32]) {
     let (chunks, _) = values.as_chunks::<BLOCK>();
     for (chunk, block) in chunks.iter().zip(panel) {
-        if !crate::activation::not_finite(chunk) {
+        if !super::activation::not_finite(chunk) {
             continue;
         }
         for (column, sum) in out.iter_mut().enumerate().take(TILE_COLUMNS) {
@@ -169,7 +160,7 @@ pub(crate) fn add_special(values: &[f32], panel: &[PanelBlock], numbers: Numbers
 
 impl PanelBlock {
     /// Element `i` of column `column` as a float.
-    pub(crate) fn weight(&self, numbers: Numbers, i: usize, column: usize) -> f32 {
+    fn weight(&self, numbers: Numbers, i: usize, column: usize) -> f32 {
         let byte = self.quants[i / 4][column / 8][column % 8 * 4 + i % 4];
         let scale = if numbers.second == Second::Scale && i >= 16 { self.second[column] } else { self.scale[column] };
         let weight = (i32::from(byte) - numbers.bias) as f32 * scale;

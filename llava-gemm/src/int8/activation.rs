@@ -1,6 +1,6 @@
 //! Activations: f32 rows to int8, 32 elements a scale, woven six rows at a time as the micro-kernels read them.
 
-use crate::format::{Numbers, Second};
+use super::{Numbers, Second};
 use crate::kernel::Kernel;
 use crate::{BLOCK, TILE_ROWS};
 

@@ -3,11 +3,12 @@
 
 use std::arch::x86_64::*;
 
-use super::{MINIMUM, Micro, NONE, SCALE, Sums};
+use super::super::Second;
+use super::super::activation::RowsBlock;
+use super::super::panel::PanelBlock;
+use super::{MINIMUM, NONE, SCALE};
 use crate::TILE_ROWS;
-use crate::activation::RowsBlock;
-use crate::format::Second;
-use crate::panel::PanelBlock;
+use crate::scheme::{Micro, Sums};
 
 type Dots = [__m256i; TILE_ROWS];
 
@@ -38,7 +39,7 @@ fn put(values: &mut [f32; 32], group: usize, vector: __m256) {
 /// Bytes of 8 bits: their halves go two ways, since a pair of whole products would not fit.
 #[target_feature(enable = "avx2,fma")]
 #[inline]
-fn dot_avx2<const BITS: u32, const FROM: usize, const TO: usize>(
+fn dot_avx2<const SECOND: u8, const BITS: u32, const FROM: usize, const TO: usize>(
     row: &RowsBlock,
     block: &PanelBlock,
     group: usize,
@@ -96,7 +97,7 @@ fn dot_avx2<const BITS: u32, const FROM: usize, const TO: usize>(
 
 #[target_feature(enable = "avx2,fma,avxvnni")]
 #[inline]
-fn dot_vnni<const BITS: u32, const FROM: usize, const TO: usize>(
+fn dot_vnni<const SECOND: u8, const BITS: u32, const FROM: usize, const TO: usize>(
     row: &RowsBlock,
     block: &PanelBlock,
     group: usize,
@@ -125,7 +126,7 @@ fn add(dots: &Dots, row: &RowsBlock, scale: &[f32; 32], group: usize, totals: &m
     }
 }
 
-/// The frame around the dot products, once for each instruction set: a function cannot be generic over its CPU features.
+/// The frame around the dot products (which know `SECOND` to have one caller each, and so are inlined), once for each instruction set: a function cannot be generic over its CPU features.
 macro_rules! tile {
     ($name:ident, $dot:ident, $features:literal) => {
         #[target_feature(enable = $features)]
@@ -144,12 +145,12 @@ macro_rules! tile {
                 }
                 for (row, block) in rows.iter().zip(panel) {
                     if SECOND == SCALE {
-                        let dots = $dot::<BITS, 0, 4>(row, block, group, &row.start);
+                        let dots = $dot::<SECOND, BITS, 0, 4>(row, block, group, &row.start);
                         add(&dots, row, &block.scale, group, &mut totals);
-                        let dots = $dot::<BITS, 4, 8>(row, block, group, &row.second);
+                        let dots = $dot::<SECOND, BITS, 4, 8>(row, block, group, &row.second);
                         add(&dots, row, &block.second, group, &mut totals);
                     } else {
-                        let dots = $dot::<BITS, 0, 8>(row, block, group, &row.start);
+                        let dots = $dot::<SECOND, BITS, 0, 8>(row, block, group, &row.start);
                         add(&dots, row, &block.scale, group, &mut totals);
                     }
                     if SECOND == MINIMUM {
@@ -171,7 +172,7 @@ macro_rules! tile {
 tile!(tile_avx2, dot_avx2, "avx2,fma");
 tile!(tile_vnni, dot_vnni, "avx2,fma,avxvnni");
 
-pub(super) fn choose(second: Second, bits: u32) -> Micro {
+pub(super) fn choose(second: Second, bits: u32) -> Micro<RowsBlock, PanelBlock> {
     match (second, bits) {
         (Second::None, 4) => tile_avx2::<NONE, 4>,
         (Second::None, 5) => tile_avx2::<NONE, 5>,
@@ -184,7 +185,7 @@ pub(super) fn choose(second: Second, bits: u32) -> Micro {
     }
 }
 
-pub(super) fn choose_vnni(second: Second) -> Micro {
+pub(super) fn choose_vnni(second: Second) -> Micro<RowsBlock, PanelBlock> {
     match second {
         Second::None => tile_vnni::<NONE, 8>,
         Second::Minimum => tile_vnni::<MINIMUM, 8>,

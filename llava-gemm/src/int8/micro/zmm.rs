@@ -2,13 +2,14 @@
 
 use std::arch::x86_64::*;
 
-use super::{MINIMUM, Micro, NONE, SCALE, Sums};
+use super::super::Second;
+use super::super::activation::RowsBlock;
+use super::super::panel::PanelBlock;
+use super::{MINIMUM, NONE, SCALE};
 use crate::TILE_ROWS;
-use crate::activation::RowsBlock;
-use crate::format::Second;
-use crate::panel::PanelBlock;
+use crate::scheme::{Micro, Sums};
 
-pub(super) fn choose(second: Second) -> Micro {
+pub(super) fn choose(second: Second) -> Micro<RowsBlock, PanelBlock> {
     match second {
         Second::None => tile::<NONE>,
         Second::Minimum => tile::<MINIMUM>,
@@ -44,9 +45,14 @@ fn put(values: &mut [f32; 32], half: usize, vector: __m512) {
 type Dots = [[__m512i; 2]; TILE_ROWS];
 type Totals = [[__m512; 2]; TILE_ROWS];
 
+/// `SECOND` makes it a function of one caller, which is what has it inlined: the sums are to stay in registers.
 #[target_feature(enable = "avx512f,avx512vl,avx512bw,avx512dq,avx512vnni,avx2,fma")]
 #[inline]
-fn dot<const FROM: usize, const TO: usize>(row: &RowsBlock, block: &PanelBlock, start: &[i32; TILE_ROWS]) -> Dots {
+fn dot<const SECOND: u8, const FROM: usize, const TO: usize>(
+    row: &RowsBlock,
+    block: &PanelBlock,
+    start: &[i32; TILE_ROWS],
+) -> Dots {
     let mut dots: Dots = [[_mm512_setzero_si512(); 2]; TILE_ROWS];
     for (dots, start) in dots.iter_mut().zip(start) {
         *dots = [_mm512_set1_epi32(*start); 2];
@@ -85,12 +91,12 @@ fn tile<const SECOND: u8>(rows: &[RowsBlock], panel: &[PanelBlock], sums: Sums<'
     }
     for (row, block) in rows.iter().zip(panel) {
         if SECOND == SCALE {
-            let dots = dot::<0, 4>(row, block, &row.start);
+            let dots = dot::<SECOND, 0, 4>(row, block, &row.start);
             add(&dots, row, &block.scale, &mut totals);
-            let dots = dot::<4, 8>(row, block, &row.second);
+            let dots = dot::<SECOND, 4, 8>(row, block, &row.second);
             add(&dots, row, &block.second, &mut totals);
         } else {
-            let dots = dot::<0, 8>(row, block, &row.start);
+            let dots = dot::<SECOND, 0, 8>(row, block, &row.start);
             add(&dots, row, &block.scale, &mut totals);
         }
         if SECOND == MINIMUM {
