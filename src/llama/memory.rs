@@ -28,7 +28,7 @@ impl Context {
     /// Whether positions in this memory can be moved: not under M-RoPE, not in recurrent models.
     #[must_use]
     pub fn can_shift(&self) -> bool {
-        if self.model.is_recurrent() || self.model.rope() == RopeKind::MRope {
+        if self.model().is_recurrent() || self.model().rope() == RopeKind::MRope {
             return false;
         }
         // SAFETY: the context lives; the getter does not change it.

@@ -14,7 +14,7 @@ use crate::models::{Family, Options, pair_with};
 use crate::world::{demo_files, files, open, picture, projector_params, say, session, session_params, show};
 
 const COARSE: &str = "Describe the image.";
-const COLOUR: &str = "What colour is the sign?";
+const COLOUR: &str = "What colour is the car?";
 
 fn policy(setting: &str) -> Policy {
     Policy::new(setting.parse::<VisualTokenSetting>().unwrap())
