@@ -9,6 +9,7 @@
 //! The order of floating-point operations is the same in every kernel: row `m` of a product has the same bits whatever the
 //! kernel, the number of threads and the other rows are. [`Kernel::Scalar`] is that order written plainly.
 
+mod ahead;
 mod attention;
 mod floats;
 mod format;

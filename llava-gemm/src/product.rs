@@ -8,6 +8,7 @@
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
+use crate::ahead::Ahead;
 use crate::kernel::Kernel;
 use crate::multiply::{Experts, Multiply};
 use crate::places::{self, Places};
@@ -232,7 +233,17 @@ impl<S: Scheme> Shared<'_, S> {
                 for (panel, column) in panels.chunks_exact_mut(S::SLICE).zip(columns.clone()) {
                     S::fill(self.kernel, &weights, column, slice.clone(), &mut panel[..slice.len()]);
                 }
+                // the next slice, or what this thread will take next if all are equally fast
+                let (after, beyond) = if slice.end < product.blocks() {
+                    (first, slice.end)
+                } else {
+                    (first + self.threads * together * TILE_COLUMNS, 0)
+                };
+                let next = beyond..(beyond + S::SLICE).min(product.blocks());
+                let mut ahead = Ahead::of(S::TYPE, &weights, after, together, next);
+                let share = ahead.left().div_ceil(tiles.len());
                 for tile in tiles.clone() {
+                    ahead.ask(share);
                     for (panel, column) in panels.chunks_exact(S::SLICE).zip(columns.clone()) {
                         self.tile(tile, slice.clone(), column, &panel[..slice.len()]);
                     }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::format::Layout;
+use crate::format::{Layout, WeightType};
 use crate::kernel::Kernel;
 use crate::{TILE_COLUMNS, TILE_ROWS};
 
@@ -14,6 +14,8 @@ pub(crate) type Micro<R, P> = unsafe fn(rows: &[R], panel: &[P], sums: Sums<'_>,
 
 /// One kind of weights.
 pub(crate) trait Scheme {
+    /// The weights' type.
+    const TYPE: WeightType;
     /// Blocks along K that are worked on at once: two panels of them and the rows they meet stay in a first-level cache of
     /// 48 KiB, or close behind it.
     const SLICE: usize;

@@ -9,6 +9,7 @@ mod panel;
 use std::marker::PhantomData;
 use std::ops::Range;
 
+use crate::format::WeightType;
 use crate::kernel::Kernel;
 use crate::scheme::{Micro, Scheme, Weights};
 use crate::{BLOCK, TILE_COLUMNS, TILE_ROWS};
@@ -27,6 +28,7 @@ pub(crate) struct PanelBlock([[f32; TILE_COLUMNS]; BLOCK]);
 pub(crate) struct Float<E>(PhantomData<E>);
 
 impl<E: Element> Scheme for Float<E> {
+    const TYPE: WeightType = E::TYPE;
     const SLICE: usize = 4;
     type Rows = RowsBlock;
     type Panel = PanelBlock;

@@ -88,6 +88,15 @@ fn piece<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     out
 }
 
+/// As `bytes.map(change)`, which the compiler may leave as a function of its own, without the CPU's features and through memory.
+#[inline(always)]
+fn each<const N: usize>(mut bytes: [u8; N], change: impl Fn(u8) -> u8) -> [u8; N] {
+    for byte in &mut bytes {
+        *byte = change(*byte);
+    }
+    bytes
+}
+
 /// The `N` bytes of one column out of eight, woven 8 bytes at a time.
 #[inline(always)]
 fn unweave<const N: usize>(woven: &[u8], column: usize) -> [u8; N] {
@@ -116,7 +125,7 @@ impl Unit for Q8_0 {
     const NUMBERS: Numbers = Numbers { bias: 128, bits: 8, second: Second::None };
     #[inline(always)]
     fn decode(unit: &[u8], out: &mut Decoded) {
-        out.quants[0] = piece::<32>(unit, 2).map(|byte| byte ^ 0x80);
+        out.quants[0] = each(piece(unit, 2), |byte| byte ^ 0x80);
         out.scale[0] = half_at(unit, 0);
     }
 }
@@ -133,7 +142,7 @@ impl Unit for Q4_0 {
     #[inline(always)]
     fn decode_woven(unit: &[u8], column: usize, out: &mut Decoded) {
         // repacked as two's complement
-        out.quants[0] = nibbles(&unweave(&unit[16..144], column).map(|byte| byte ^ 0x88));
+        out.quants[0] = nibbles(&each(unweave(&unit[16..144], column), |byte| byte ^ 0x88));
         out.scale[0] = half_at(unit, 2 * column);
     }
 }
@@ -181,12 +190,12 @@ impl Unit for Iq4Nl {
     const NUMBERS: Numbers = Numbers { bias: 128, bits: 8, second: Second::None };
     #[inline(always)]
     fn decode(unit: &[u8], out: &mut Decoded) {
-        out.quants[0] = nibbles(&piece(unit, 2)).map(|nibble| IQ4_NL[usize::from(nibble & 15)]);
+        out.quants[0] = each(nibbles(&piece(unit, 2)), |nibble| IQ4_NL[usize::from(nibble & 15)]);
         out.scale[0] = half_at(unit, 0);
     }
     #[inline(always)]
     fn decode_woven(unit: &[u8], column: usize, out: &mut Decoded) {
-        out.quants[0] = nibbles(&unweave(&unit[16..144], column)).map(|nibble| IQ4_NL[usize::from(nibble & 15)]);
+        out.quants[0] = each(nibbles(&unweave(&unit[16..144], column)), |nibble| IQ4_NL[usize::from(nibble & 15)]);
         out.scale[0] = half_at(unit, 2 * column);
     }
 }
@@ -201,8 +210,8 @@ impl Unit for Q4K {
         out.scale_by_pairs(half_at(unit, 0), half_at(unit, 2), |block| six_bits(&packed, block));
         for pair in 0..4 {
             let quants: [u8; 32] = piece(unit, 16 + 32 * pair);
-            out.quants[2 * pair] = quants.map(|byte| byte & 15);
-            out.quants[2 * pair + 1] = quants.map(|byte| byte >> 4);
+            out.quants[2 * pair] = each(quants, |byte| byte & 15);
+            out.quants[2 * pair + 1] = each(quants, |byte| byte >> 4);
         }
     }
     #[inline(always)]
@@ -213,8 +222,8 @@ impl Unit for Q4K {
         for pair in 0..4 {
             let woven = &unit[128 + 256 * pair..384 + 256 * pair];
             let quants = unweave::<32>(woven, column);
-            out.quants[2 * pair] = quants.map(|byte| byte & 15);
-            out.quants[2 * pair + 1] = quants.map(|byte| byte >> 4);
+            out.quants[2 * pair] = each(quants, |byte| byte & 15);
+            out.quants[2 * pair + 1] = each(quants, |byte| byte >> 4);
         }
     }
 }

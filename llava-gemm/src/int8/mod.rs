@@ -11,6 +11,7 @@ mod panel;
 use std::marker::PhantomData;
 use std::ops::Range;
 
+use crate::format::WeightType;
 use crate::kernel::Kernel;
 use crate::scheme::{Micro, Scheme, Weights};
 use activation::RowsBlock;
@@ -41,6 +42,7 @@ pub(crate) enum Second {
 pub(crate) struct Int8<U>(PhantomData<U>);
 
 impl<U: Unit> Scheme for Int8<U> {
+    const TYPE: WeightType = U::TYPE;
     const SLICE: usize = 16;
     type Rows = RowsBlock;
     type Panel = PanelBlock;

@@ -1,0 +1,131 @@
+//! Weights asked for before they are needed: unpacking waits for memory, multiplying does not.
+//!
+//! What is read next are 32 or 64 short pieces of the tensor, too short for the CPU to see a stream in them. So while the rows pass
+//! over one slice, the lines of the next are asked for a few at a time.
+
+use std::ops::Range;
+
+use crate::format::{Layout, WeightType};
+use crate::scheme::Weights;
+use crate::{BLOCK, TILE_COLUMNS};
+
+/// Bytes that memory gives at once.
+const LINE: usize = 64;
+
+/// The lines of one slice that are still to be asked for.
+pub(crate) struct Ahead {
+    /// First line of the first piece. May lie anywhere: asking for a line that cannot be read does nothing.
+    start: *const u8,
+    /// Bytes from one piece to the next.
+    stride: usize,
+    /// Lines of a piece.
+    lines: usize,
+    next: usize,
+    end: usize,
+}
+
+impl Ahead {
+    pub(crate) const NOTHING: Self = Self { start: std::ptr::null(), stride: 0, lines: 1, next: 0, end: 0 };
+
+    /// The lines of `blocks` of columns `first..first + panels * 32`.
+    pub(crate) fn of(kind: WeightType, weights: &Weights, first: usize, panels: usize, blocks: Range<usize>) -> Self {
+        if first >= weights.columns {
+            return Self::NOTHING;
+        }
+        let columns = (panels * TILE_COLUMNS).min(weights.columns - first);
+        let bytes = |blocks: usize| blocks * BLOCK / kind.unit() * kind.unit_bytes();
+        // woven columns lie eight together
+        let (together, stride) = match weights.layout {
+            Layout::Rows => (1, weights.stride),
+            Layout::Woven8 => (8, weights.k / kind.unit() * kind.unit_bytes() * 8),
+        };
+        let start = weights.data.wrapping_add(first / together * stride + bytes(blocks.start) * together);
+        let lead = start.addr() % LINE;
+        let lines = (lead + bytes(blocks.len()) * together).div_ceil(LINE);
+        Self { start: start.wrapping_sub(lead), stride, lines, next: 0, end: columns.div_ceil(together) * lines }
+    }
+
+    fn line(&self, line: usize) -> *const u8 {
+        self.start.wrapping_add(line / self.lines * self.stride + line % self.lines * LINE)
+    }
+
+    /// How many are left.
+    pub(crate) fn left(&self) -> usize {
+        self.end - self.next
+    }
+
+    /// Asks for `count` more.
+    pub(crate) fn ask(&mut self, count: usize) {
+        let end = self.end.min(self.next.saturating_add(count));
+        for line in self.next..end {
+            let at = self.line(line);
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: a prefetch reads nothing that the program sees, and does not fault wherever it points.
+            unsafe {
+                use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+                // to the second level: the first holds the panels
+                _mm_prefetch::<_MM_HINT_T1>(at.cast());
+            }
+            #[cfg(not(target_arch = "x86_64"))]
+            let _ = at;
+        }
+        self.next = end;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every byte of the slice lies on a line that is asked for, and no line is far from it.
+    #[test]
+    fn a_slice_is_asked_for_and_little_else() {
+        for (kind, layout, k, stride) in [
+            (WeightType::Q8_0, Layout::Rows, 2048, 2176),
+            (WeightType::Q4K, Layout::Rows, 512, 300),
+            (WeightType::Q4K, Layout::Woven8, 512, 288),
+            (WeightType::F16, Layout::Rows, 96, 192),
+        ] {
+            let data = std::ptr::without_provenance::<u8>(0x10_0014);
+            let weights = Weights { data, stride, columns: 72, k, layout };
+            let row = k / kind.unit() * kind.unit_bytes();
+            for (first, panels, blocks) in [(0, 2, 0..2), (32, 2, 8..16), (64, 1, 0..3)] {
+                if blocks.end * BLOCK > k || blocks.len() * BLOCK % kind.unit() != 0 {
+                    continue;
+                }
+                let ahead = Ahead::of(kind, &weights, first, panels, blocks.clone());
+                let asked: Vec<usize> = (0..ahead.left()).map(|line| ahead.line(line).addr()).collect();
+                let bytes = |n: usize| n * BLOCK / kind.unit() * kind.unit_bytes();
+                let mut needed = Vec::new();
+                for column in first..72.min(first + panels * TILE_COLUMNS) {
+                    let (start, from, to) = match layout {
+                        Layout::Rows => (column * stride, bytes(blocks.start), bytes(blocks.end)),
+                        Layout::Woven8 => (column / 8 * 8 * row, 8 * bytes(blocks.start), 8 * bytes(blocks.end)),
+                    };
+                    needed.extend((from..to).map(|byte| (data.addr() + start + byte) / LINE * LINE));
+                }
+                for line in &needed {
+                    assert!(asked.iter().any(|at| at.abs_diff(*line) < LINE), "{kind:?} {first} {blocks:?}");
+                }
+                for at in &asked {
+                    assert!(needed.iter().any(|line| at.abs_diff(*line) <= LINE), "{kind:?} {first} {blocks:?}");
+                }
+            }
+        }
+        let weights = Weights { data: std::ptr::null(), stride: 34, columns: 8, k: 32, layout: Layout::Rows };
+        assert_eq!(Ahead::of(WeightType::Q8_0, &weights, 32, 2, 0..1).left(), 0);
+    }
+
+    #[test]
+    fn lines_are_asked_for_once() {
+        let bytes = [0_u8; 34 * 8];
+        let weights = Weights { data: bytes.as_ptr(), stride: 34, columns: 8, k: 32, layout: Layout::Rows };
+        let mut ahead = Ahead::of(WeightType::Q8_0, &weights, 0, 1, 0..1);
+        let all = ahead.left();
+        assert!((8..=16).contains(&all));
+        ahead.ask(3);
+        assert_eq!(ahead.left(), all - 3);
+        ahead.ask(usize::MAX);
+        assert_eq!(ahead.left(), 0);
+    }
+}
