@@ -14,21 +14,32 @@ const LINE: usize = 64;
 
 /// The lines of one slice that are still to be asked for.
 pub(crate) struct Ahead {
-    /// First line of the first piece. May lie anywhere: asking for a line that cannot be read does nothing.
-    start: *const u8,
-    /// Bytes from one piece to the next.
-    stride: usize,
-    /// Lines of a piece.
+    /// The next line. May lie anywhere: asking for one that cannot be read does nothing.
+    at: *const u8,
+    /// Lines left of the piece that it lies in.
     lines: usize,
-    next: usize,
-    end: usize,
+    /// Pieces behind that one.
+    pieces: usize,
+    /// Lines of a piece.
+    length: usize,
+    /// Bytes from the line behind one piece to the first of the next.
+    gap: usize,
+    /// How many to ask for in one step.
+    share: usize,
 }
 
 impl Ahead {
-    pub(crate) const NOTHING: Self = Self { start: std::ptr::null(), stride: 0, lines: 1, next: 0, end: 0 };
+    const NOTHING: Self = Self { at: std::ptr::null(), lines: 0, pieces: 0, length: 0, gap: 0, share: 0 };
 
-    /// The lines of `blocks` of columns `first..first + panels * 32`.
-    pub(crate) fn of(kind: WeightType, weights: &Weights, first: usize, panels: usize, blocks: Range<usize>) -> Self {
+    /// The lines of `blocks` of columns `first..first + panels * 32`, to be asked for in `steps` steps.
+    pub(crate) fn of(
+        kind: WeightType,
+        weights: &Weights,
+        first: usize,
+        panels: usize,
+        blocks: Range<usize>,
+        steps: usize,
+    ) -> Self {
         if first >= weights.columns {
             return Self::NOTHING;
         }
@@ -41,24 +52,37 @@ impl Ahead {
         };
         let start = weights.data.wrapping_add(first / together * stride + bytes(blocks.start) * together);
         let lead = start.addr() % LINE;
-        let lines = (lead + bytes(blocks.len()) * together).div_ceil(LINE);
-        Self { start: start.wrapping_sub(lead), stride, lines, next: 0, end: columns.div_ceil(together) * lines }
+        let length = (lead + bytes(blocks.len()) * together).div_ceil(LINE);
+        let pieces = columns.div_ceil(together);
+        Self {
+            at: start.wrapping_sub(lead),
+            lines: length,
+            pieces: pieces - 1,
+            length,
+            gap: stride.wrapping_sub(length * LINE),
+            share: (pieces * length).div_ceil(steps.max(1)),
+        }
     }
 
-    fn line(&self, line: usize) -> *const u8 {
-        self.start.wrapping_add(line / self.lines * self.stride + line % self.lines * LINE)
+    /// The next line.
+    #[inline(always)]
+    fn next(&mut self) -> Option<*const u8> {
+        if self.lines == 0 {
+            self.pieces = self.pieces.checked_sub(1)?;
+            self.at = self.at.wrapping_add(self.gap);
+            self.lines = self.length;
+        }
+        let at = self.at;
+        self.at = at.wrapping_add(LINE);
+        self.lines -= 1;
+        Some(at)
     }
 
-    /// How many are left.
-    pub(crate) fn left(&self) -> usize {
-        self.end - self.next
-    }
-
-    /// Asks for `count` more.
-    pub(crate) fn ask(&mut self, count: usize) {
-        let end = self.end.min(self.next.saturating_add(count));
-        for line in self.next..end {
-            let at = self.line(line);
+    /// Asks for one step's lines.
+    #[inline(always)]
+    pub(crate) fn step(&mut self) {
+        for _ in 0..self.share {
+            let Some(at) = self.next() else { return };
             #[cfg(target_arch = "x86_64")]
             // SAFETY: a prefetch reads nothing that the program sees, and does not fault wherever it points.
             unsafe {
@@ -69,7 +93,6 @@ impl Ahead {
             #[cfg(not(target_arch = "x86_64"))]
             let _ = at;
         }
-        self.next = end;
     }
 }
 
@@ -93,8 +116,8 @@ mod tests {
                 if blocks.end * BLOCK > k || blocks.len() * BLOCK % kind.unit() != 0 {
                     continue;
                 }
-                let ahead = Ahead::of(kind, &weights, first, panels, blocks.clone());
-                let asked: Vec<usize> = (0..ahead.left()).map(|line| ahead.line(line).addr()).collect();
+                let mut ahead = Ahead::of(kind, &weights, first, panels, blocks.clone(), 1);
+                let asked: Vec<usize> = std::iter::from_fn(|| ahead.next()).map(|at| at.addr()).collect();
                 let bytes = |n: usize| n * BLOCK / kind.unit() * kind.unit_bytes();
                 let mut needed = Vec::new();
                 for column in first..72.min(first + panels * TILE_COLUMNS) {
@@ -113,19 +136,20 @@ mod tests {
             }
         }
         let weights = Weights { data: std::ptr::null(), stride: 34, columns: 8, k: 32, layout: Layout::Rows };
-        assert_eq!(Ahead::of(WeightType::Q8_0, &weights, 32, 2, 0..1).left(), 0);
+        assert!(Ahead::of(WeightType::Q8_0, &weights, 32, 2, 0..1, 1).next().is_none());
     }
 
     #[test]
     fn lines_are_asked_for_once() {
         let bytes = [0_u8; 34 * 8];
         let weights = Weights { data: bytes.as_ptr(), stride: 34, columns: 8, k: 32, layout: Layout::Rows };
-        let mut ahead = Ahead::of(WeightType::Q8_0, &weights, 0, 1, 0..1);
-        let all = ahead.left();
-        assert!((8..=16).contains(&all));
-        ahead.ask(3);
-        assert_eq!(ahead.left(), all - 3);
-        ahead.ask(usize::MAX);
-        assert_eq!(ahead.left(), 0);
+        let left = |steps: usize| {
+            let mut ahead = Ahead::of(WeightType::Q8_0, &weights, 0, 1, 0..1, 5);
+            (0..steps).for_each(|_| ahead.step());
+            std::iter::from_fn(|| ahead.next()).count()
+        };
+        assert!((8..=16).contains(&left(0)));
+        assert_eq!(left(1), left(0) - left(0).div_ceil(5));
+        assert_eq!((left(5), left(9)), (0, 0));
     }
 }

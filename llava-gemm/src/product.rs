@@ -240,12 +240,11 @@ impl<S: Scheme> Shared<'_, S> {
                     (first + self.threads * together * TILE_COLUMNS, 0)
                 };
                 let next = beyond..(beyond + S::SLICE).min(product.blocks());
-                let mut ahead = Ahead::of(S::TYPE, &weights, after, together, next);
-                let share = ahead.left().div_ceil(tiles.len());
+                let steps = tiles.len() * columns.len() * slice.len();
+                let mut ahead = Ahead::of(S::TYPE, &weights, after, together, next, steps);
                 for tile in tiles.clone() {
-                    ahead.ask(share);
                     for (panel, column) in panels.chunks_exact(S::SLICE).zip(columns.clone()) {
-                        self.tile(tile, slice.clone(), column, &panel[..slice.len()]);
+                        self.tile(tile, slice.clone(), column, &panel[..slice.len()], &mut ahead);
                     }
                 }
                 for (panel, column) in panels.chunks_exact(S::SLICE).zip(columns) {
@@ -255,7 +254,7 @@ impl<S: Scheme> Shared<'_, S> {
         }
     }
 
-    fn tile(&self, tile: usize, slice: Range<usize>, column: usize, panel: &[S::Panel]) {
+    fn tile(&self, tile: usize, slice: Range<usize>, column: usize, panel: &[S::Panel], ahead: &mut Ahead) {
         let product = self.product;
         let blocks = product.blocks();
         let rows = &self.rows[tile * blocks + slice.start..tile * blocks + slice.end];
@@ -274,7 +273,7 @@ impl<S: Scheme> Shared<'_, S> {
                 unsafe { &mut *row.as_mut_ptr().cast::<[f32; TILE_COLUMNS]>() }
             });
             // SAFETY: the kernel is available: all threads agreed on one that is.
-            return unsafe { (self.micro)(rows, panel, sums, first) };
+            return unsafe { (self.micro)(rows, panel, sums, first, ahead) };
         }
         let mut edge = [[0.0_f32; TILE_COLUMNS]; TILE_ROWS];
         let found = || (0..TILE_ROWS).map_while(|r| self.places.row(place + r));
@@ -285,7 +284,7 @@ impl<S: Scheme> Shared<'_, S> {
             }
         }
         // SAFETY: as above.
-        unsafe { (self.micro)(rows, panel, edge.each_mut(), first) };
+        unsafe { (self.micro)(rows, panel, edge.each_mut(), first, ahead) };
         for (row, sums) in found().zip(&edge) {
             // SAFETY: as above.
             unsafe { product.output_part(row, column, width) }.copy_from_slice(&sums[..width]);

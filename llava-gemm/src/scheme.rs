@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use crate::ahead::Ahead;
 use crate::format::{Layout, WeightType};
 use crate::kernel::Kernel;
 use crate::{TILE_COLUMNS, TILE_ROWS};
@@ -9,8 +10,9 @@ use crate::{TILE_COLUMNS, TILE_ROWS};
 /// Six places for 32 sums each.
 pub(crate) type Sums<'a> = [&'a mut [f32; TILE_COLUMNS]; TILE_ROWS];
 
-/// Products of the slice of K that `rows` and `panel` cover; added to `sums`, or written there where `first` is set.
-pub(crate) type Micro<R, P> = unsafe fn(rows: &[R], panel: &[P], sums: Sums<'_>, first: bool);
+/// Products of the slice of K that `rows` and `panel` cover; added to `sums`, or written there where `first` is set. Takes a step
+/// of `ahead` with each block where that pays.
+pub(crate) type Micro<R, P> = unsafe fn(rows: &[R], panel: &[P], sums: Sums<'_>, first: bool, ahead: &mut Ahead);
 
 /// One kind of weights.
 pub(crate) trait Scheme {

@@ -14,8 +14,9 @@ pub use llava_gemm::Kernel;
 /// Raised when the arithmetic of the kernels changes.
 const GENERATION: u64 = 2;
 
-/// Fewer rows than this stay with ggml: unpacking the weights does not pay there with AVX2 (0.65 times as fast at 8 rows, 1.04 times
-/// at 16; AVX-512: 1.26 and 2.57 times). One number for all kernels, or else their results would differ.
+/// Fewer rows than this stay with ggml. Two threads, times ggml's speed, with AVX2 and AVX-512: Q8_0 0.85 and 1.6 at 8 rows, 1.1 and
+/// 2.2 at 12; Q4_K_M 0.9 and 1.2 at 8, 0.9 and 1.3 at 16, 1.3 and 1.9 at 24; F16 pays from 16 on. One number for all kernels, or
+/// else their results would differ.
 const LEAST_ROWS: i64 = 16;
 /// Likewise queries of attention.
 const LEAST_QUERIES: i64 = 16;

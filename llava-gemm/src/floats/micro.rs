@@ -1,6 +1,7 @@
 //! Micro-kernels: six rows by 32 columns over a slice of K, `sum = fma(row, weight, sum)` for each element in the order of K.
 
 use super::{PanelBlock, RowsBlock};
+use crate::ahead::Ahead;
 use crate::kernel::Kernel;
 use crate::scheme::{Micro, Sums};
 use crate::vector::{Plain, Vector};
@@ -10,7 +11,13 @@ use crate::{BLOCK, TILE_ROWS};
 
 /// `C` vectors of columns at a time: as many as registers hold the sums of.
 #[inline(always)]
-fn body<V: Vector, const C: usize>(rows: &[RowsBlock], panel: &[PanelBlock], mut sums: Sums<'_>, first: bool) {
+fn body<V: Vector, const C: usize>(
+    rows: &[RowsBlock],
+    panel: &[PanelBlock],
+    mut sums: Sums<'_>,
+    first: bool,
+    ahead: &mut Ahead,
+) {
     for part in (0..2).step_by(C) {
         let mut totals = [[V::all(0.0); C]; TILE_ROWS];
         if !first {
@@ -20,6 +27,9 @@ fn body<V: Vector, const C: usize>(rows: &[RowsBlock], panel: &[PanelBlock], mut
             }
         }
         for (row, block) in rows.iter().zip(panel) {
+            if part == 0 {
+                ahead.step();
+            }
             for k in 0..BLOCK {
                 let (vectors, _) = block.0[k].as_chunks::<16>();
                 let weights: [V; C] = std::array::from_fn(|c| V::load(&vectors[(part + c) & 1]));
@@ -43,8 +53,8 @@ fn body<V: Vector, const C: usize>(rows: &[RowsBlock], panel: &[PanelBlock], mut
 macro_rules! tile {
     ($name:ident, $vector:ty, $columns:literal $(, $features:literal)?) => {
         $(#[target_feature(enable = $features)])?
-        fn $name(rows: &[RowsBlock], panel: &[PanelBlock], sums: Sums<'_>, first: bool) {
-            body::<$vector, $columns>(rows, panel, sums, first);
+        fn $name(rows: &[RowsBlock], panel: &[PanelBlock], sums: Sums<'_>, first: bool, ahead: &mut Ahead) {
+            body::<$vector, $columns>(rows, panel, sums, first, ahead);
         }
     };
 }

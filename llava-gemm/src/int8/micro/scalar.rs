@@ -3,9 +3,16 @@
 use super::super::activation::RowsBlock;
 use super::super::panel::PanelBlock;
 use super::{MINIMUM, SCALE};
+use crate::ahead::Ahead;
 use crate::scheme::Sums;
 
-pub(super) fn tile<const SECOND: u8>(rows: &[RowsBlock], panel: &[PanelBlock], sums: Sums<'_>, first: bool) {
+pub(super) fn tile<const SECOND: u8>(
+    rows: &[RowsBlock],
+    panel: &[PanelBlock],
+    sums: Sums<'_>,
+    first: bool,
+    _ahead: &mut Ahead,
+) {
     for (r, sums) in sums.into_iter().enumerate() {
         for (column, sum) in sums.iter_mut().enumerate() {
             let mut total = if first { 0.0 } else { *sum };

@@ -8,6 +8,7 @@ use super::super::activation::RowsBlock;
 use super::super::panel::PanelBlock;
 use super::{MINIMUM, NONE, SCALE};
 use crate::TILE_ROWS;
+use crate::ahead::Ahead;
 use crate::scheme::{Micro, Sums};
 
 type Dots = [__m256i; TILE_ROWS];
@@ -135,6 +136,7 @@ macro_rules! tile {
             panel: &[PanelBlock],
             sums: Sums<'_>,
             first: bool,
+            ahead: &mut Ahead,
         ) {
             for group in 0..4 {
                 let mut totals = [_mm256_setzero_ps(); TILE_ROWS];
@@ -144,6 +146,9 @@ macro_rules! tile {
                     }
                 }
                 for (row, block) in rows.iter().zip(panel) {
+                    if group == 0 {
+                        ahead.step();
+                    }
                     if SECOND == SCALE {
                         let dots = $dot::<SECOND, BITS, 0, 4>(row, block, group, &row.start);
                         add(&dots, row, &block.scale, group, &mut totals);

@@ -7,6 +7,7 @@ use super::super::activation::RowsBlock;
 use super::super::panel::PanelBlock;
 use super::{MINIMUM, NONE, SCALE};
 use crate::TILE_ROWS;
+use crate::ahead::Ahead;
 use crate::scheme::{Micro, Sums};
 
 pub(super) fn choose(second: Second) -> Micro<RowsBlock, PanelBlock> {
@@ -82,7 +83,7 @@ fn add(dots: &Dots, row: &RowsBlock, scale: &[f32; 32], totals: &mut Totals) {
 }
 
 #[target_feature(enable = "avx512f,avx512vl,avx512bw,avx512dq,avx512vnni,avx2,fma")]
-fn tile<const SECOND: u8>(rows: &[RowsBlock], panel: &[PanelBlock], sums: Sums<'_>, first: bool) {
+fn tile<const SECOND: u8>(rows: &[RowsBlock], panel: &[PanelBlock], sums: Sums<'_>, first: bool, ahead: &mut Ahead) {
     let mut totals: Totals = [[_mm512_setzero_ps(); 2]; TILE_ROWS];
     if !first {
         for (totals, sums) in totals.iter_mut().zip(&sums) {
@@ -90,6 +91,7 @@ fn tile<const SECOND: u8>(rows: &[RowsBlock], panel: &[PanelBlock], sums: Sums<'
         }
     }
     for (row, block) in rows.iter().zip(panel) {
+        ahead.step();
         if SECOND == SCALE {
             let dots = dot::<SECOND, 0, 4>(row, block, &row.start);
             add(&dots, row, &block.scale, &mut totals);
