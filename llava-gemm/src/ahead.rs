@@ -113,7 +113,7 @@ mod tests {
             let weights = Weights { data, stride, columns: 72, k, layout };
             let row = k / kind.unit() * kind.unit_bytes();
             for (first, panels, blocks) in [(0, 2, 0..2), (32, 2, 8..16), (64, 1, 0..3)] {
-                if blocks.end * BLOCK > k || blocks.len() * BLOCK % kind.unit() != 0 {
+                if blocks.end * BLOCK > k || !(blocks.len() * BLOCK).is_multiple_of(kind.unit()) {
                     continue;
                 }
                 let mut ahead = Ahead::of(kind, &weights, first, panels, blocks.clone(), 1);
