@@ -11,7 +11,7 @@ use crate::{TILE_COLUMNS, TILE_ROWS};
 pub(crate) type Sums<'a> = [&'a mut [f32; TILE_COLUMNS]; TILE_ROWS];
 
 /// Products of the slice of K that `rows` and `panel` cover; added to `sums`, or written there where `first` is set. Takes a step
-/// of `ahead` with each block where that pays.
+/// of `ahead` for each block.
 pub(crate) type Micro<R, P> = unsafe fn(rows: &[R], panel: &[P], sums: Sums<'_>, first: bool, ahead: &mut Ahead);
 
 /// One kind of weights.

@@ -138,6 +138,8 @@ macro_rules! tile {
             first: bool,
             ahead: &mut Ahead,
         ) {
+            // not in the loop, whose registers are all taken
+            panel.iter().for_each(|_| ahead.step());
             for group in 0..4 {
                 let mut totals = [_mm256_setzero_ps(); TILE_ROWS];
                 if !first {
@@ -146,9 +148,6 @@ macro_rules! tile {
                     }
                 }
                 for (row, block) in rows.iter().zip(panel) {
-                    if group == 0 {
-                        ahead.step();
-                    }
                     if SECOND == SCALE {
                         let dots = $dot::<SECOND, BITS, 0, 4>(row, block, group, &row.start);
                         add(&dots, row, &block.scale, group, &mut totals);
