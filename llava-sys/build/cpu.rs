@@ -8,6 +8,8 @@ pub struct Cpu {
     pub name: String,
     pub options: Vec<(&'static str, String)>,
     pub features: Vec<&'static str>,
+    /// Flags for the C and C++ compilers.
+    pub flags: Vec<&'static str>,
 }
 
 /// ggml's switches on x86-64 and the name of each in `std::arch`. All are set, so that no default of ggml's slips in.
@@ -74,11 +76,12 @@ pub fn baseline(settings: &Settings) -> Result<Cpu, String> {
     let mut options = vec![("GGML_NATIVE", on(native))];
     if settings.shared() {
         options.push(("GGML_CPU_ALL_VARIANTS", on(true)));
-        return Ok(Cpu { name: "dynamic".to_owned(), options, features: Vec::new() });
+        return Ok(Cpu { name: "dynamic".to_owned(), options, features: Vec::new(), flags: Vec::new() });
     }
     if native {
-        let features = if settings.docs_rs { Vec::new() } else { native_features(arch)? };
-        return Ok(Cpu { name: format!("native ({})", features.join(" ")), options, features });
+        let (features, flags) = if settings.docs_rs { Default::default() } else { native_features(arch)? };
+        options.push(("LLAVA_CPU_FLAGS", flags.join(" ")));
+        return Ok(Cpu { name: format!("native ({})", features.join(" ")), options, features, flags });
     }
     let portable = cfg!(feature = "portable");
     let (name, features) = match (arch, portable) {
@@ -96,7 +99,7 @@ pub fn baseline(settings: &Settings) -> Result<Cpu, String> {
         Arch::Arm => options.push(("GGML_CPU_ARM_ARCH", name.to_owned())),
         Arch::Other => {}
     }
-    Ok(Cpu { name: name.to_owned(), options, features })
+    Ok(Cpu { name: name.to_owned(), options, features, flags: Vec::new() })
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -110,12 +113,17 @@ fn on(value: bool) -> String {
     if value { "ON" } else { "OFF" }.to_owned()
 }
 
-/// Asks the C compiler what its `native` means, so that the start-up check covers what was really compiled in.
-fn native_features(arch: Arch) -> Result<Vec<&'static str>, String> {
+/// Macro that says that AMX is compiled in, and the flags that take it out. A program needs the system's leave to use its tiles; where
+/// a virtual machine gives that and has no tiles, ggml's AMX code ends with an illegal instruction, and no check before it can tell.
+const AMX: (&str, [&str; 3]) = ("__AMX_TILE__", ["-mno-amx-int8", "-mno-amx-bf16", "-mno-amx-tile"]);
+
+/// Asks the C compiler what its `native` means, so that the start-up check covers what was really compiled in: features to check
+/// for, and flags to compile with.
+fn native_features(arch: Arch) -> Result<(Vec<&'static str>, Vec<&'static str>), String> {
     let (flag, macros) = match arch {
         Arch::X86 => ("-march=native", X86_MACROS),
         Arch::Arm => ("-mcpu=native", ARM_MACROS),
-        Arch::Other => return Ok(Vec::new()),
+        Arch::Other => return Ok(Default::default()),
     };
     let compiler = cc::Build::new().cargo_metadata(false).opt_level(2).get_compiler();
     if compiler.is_like_msvc() {
@@ -130,5 +138,7 @@ fn native_features(arch: Arch) -> Result<Vec<&'static str>, String> {
     }
     let text = String::from_utf8_lossy(&output.stdout);
     let defined: Vec<&str> = text.lines().filter_map(|line| line.split_whitespace().nth(1)).collect();
-    Ok(macros.iter().filter(|(name, _)| defined.contains(name)).map(|(_, feature)| *feature).collect())
+    let features = macros.iter().filter(|(name, _)| defined.contains(name)).map(|(_, feature)| *feature).collect();
+    let (amx, without) = AMX;
+    Ok((features, if defined.contains(&amx) { without.to_vec() } else { Vec::new() }))
 }

@@ -55,6 +55,9 @@ pub fn provide(settings: &Settings, source: &Source, cpu: &Cpu) -> Result<(Nativ
         // quoted: the flags become one line of text
         config.cflag("-include").cflag(format!("\"{}\"", header.display()));
     }
+    for flag in &cpu.flags {
+        config.cflag(flag).cxxflag(flag);
+    }
     for (name, value) in &options {
         config.define(name, value);
     }
