@@ -2,8 +2,7 @@
 //!
 //! Work memory: a head, with experts the order of the rows, one byte a row (does it hold a NaN or an infinity), the packed rows,
 //! and for each thread the panels it is working on. Nothing is kept from one product to the next, so weights exist once.
-//! Unpacking costs about as much as 20 rows do (AVX-512, Q8_0, 2048 x 2048): 4 % of the time at 576 rows, a quarter at 64. A kept
-//! copy of the panels would save that for 1.25 bytes a weight.
+//! A kept copy of the panels would save unpacking for 1.25 bytes a weight.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;
