@@ -21,7 +21,8 @@ use crate::usage::Facts;
 const HELP: &str = "\
 Each line is a message, or one of:
   /image PATH   show a picture with the next message; several are shown in order
-  /tokens HOW   visual tokens of a picture from now on: full, auto, a number, or a share such as 33%
+  /tokens HOW   visual tokens of a picture from now on: full, auto, a number, or a share such as 33%;
+                without HOW: what it is now
   /clear        forget the conversation and pictures not shown yet
   /regen        answer the last message again
   /help         this list
@@ -117,6 +118,7 @@ impl Chat<'_> {
                 }
                 say("conversation cleared");
             }
+            Line::Tokens("") => say(format_args!("visual tokens: {}", self.session.visual_tokens().setting)),
             Line::Tokens(how) => {
                 let setting = setting(how).map_err(|what| exit::Problem::usage(format!("/tokens `{how}`: {what}")))?;
                 let policy = self.session.visual_tokens().clone();

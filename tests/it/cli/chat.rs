@@ -91,3 +91,17 @@ fn an_empty_or_closed_stdin_ends_the_chat() {
     let child = command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().unwrap();
     assert_eq!(finish(child).ok().stdout, "");
 }
+
+#[test]
+fn the_number_of_visual_tokens_can_change_on_the_way() {
+    let world = World::new();
+    let sample = &SAMPLES[3];
+    let input =
+        format!("/tokens\n/tokens 64\n/tokens\n{}{}\n/tokens full\n/regen\n", image(sample.picture), sample.question);
+    let outcome = world.chat(&["-v"], &input).ok();
+    assert_eq!(outcome.stdout, format!(" {0}\n {0}\n", sample.answer));
+    outcome.says("visual tokens: full").says("visual tokens: 64").says("64 visual tokens in").says("196 rows\n");
+    let outcome = world.chat(&[], "/tokens half\n");
+    assert_eq!(outcome.code, Some(2), "{outcome:?}");
+    outcome.says("/tokens `half`").says("33%");
+}
