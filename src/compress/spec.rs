@@ -1,7 +1,7 @@
 //! Compressors by name: `NAME[:key=value,...]`.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -131,6 +131,12 @@ impl CompressorSpec {
     #[must_use]
     pub fn method(&self) -> Method {
         self.method
+    }
+
+    /// The file of weights, where the method has one.
+    #[must_use]
+    pub fn file(&self) -> Option<&Path> {
+        self.file.as_deref()
     }
 
     /// Makes the compressor. `projector`: content hash of the projector's file, for methods that are trained.

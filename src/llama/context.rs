@@ -112,6 +112,8 @@ pub struct Context {
     pub(super) n_seq_max: u32,
     /// Entries of the last decoded batch that asked for logits.
     pub(super) last_outputs: usize,
+    /// Positions were moved and keys are yet to be turned, which the next batch does.
+    pub(super) unturned: bool,
     params: ContextParams,
     /// Room for the native form of a batch; empty between calls.
     entries: Entries,
@@ -180,6 +182,7 @@ impl Context {
             n_ubatch: unsafe { sys::llama_n_ubatch(raw) },
             n_seq_max: params.n_seq_max,
             last_outputs: 0,
+            unturned: false,
             params: params.clone(),
             entries: Entries(Vec::new()),
         };
@@ -281,6 +284,7 @@ impl Context {
         }
         match ret {
             0 => {
+                self.unturned = false;
                 self.last_outputs = batch.entries.iter().filter(|e| e.logits).count();
                 Ok(())
             }

@@ -5,6 +5,7 @@ use llava_sys as sys;
 use super::context::Context;
 use super::ffi::check;
 use super::model::RopeKind;
+use super::params::KvType;
 use crate::error::{Error, Result};
 
 impl Context {
@@ -25,10 +26,12 @@ impl Context {
         Err(Error::State { reason: format!("this model's memory cannot be cut at position {from}") })
     }
 
-    /// Whether positions in this memory can be moved: not under M-RoPE, not in recurrent models.
+    /// Whether positions in this memory can be moved: not under M-RoPE, not in recurrent models, and only keys of F16 or F32. The graph
+    /// that turns others reads what is not there (quantised keys) or has no code for them (BF16): either ends the process.
     #[must_use]
     pub fn can_shift(&self) -> bool {
-        if self.model().is_recurrent() || self.model().rope() == RopeKind::MRope {
+        let plain = matches!(self.params().type_k, KvType::F16 | KvType::F32);
+        if !plain || self.model().is_recurrent() || self.model().rope() == RopeKind::MRope {
             return false;
         }
         // SAFETY: the context lives; the getter does not change it.
@@ -61,8 +64,15 @@ impl Context {
         // SAFETY: llama.h: adds to the positions in [from, to); sequence and memory were checked, and seq_add's assertion on one
         // position a token holds where the memory can shift.
         unsafe { sys::llama_memory_seq_add(memory, sequence, from, to, by) };
-        self.last_outputs = 0;
+        // outputs are computed and do not change
+        self.unturned = true;
         Ok(())
+    }
+
+    /// Whether positions were moved and keys are yet to be turned, which the next batch does. Until then nothing can be saved.
+    #[must_use]
+    pub fn shift_pending(&self) -> bool {
+        self.unturned
     }
 
     /// Forgets everything.
@@ -71,6 +81,7 @@ impl Context {
     /// [`Error::Native`] where native code ran out of memory on the way.
     pub fn clear(&mut self) -> Result<()> {
         self.last_outputs = 0;
+        self.unturned = false;
         // SAFETY: the context lives and is borrowed mutably.
         check("llama_memory_clear", unsafe { sys::llava_memory_clear(self.as_mut_ptr()) })
     }

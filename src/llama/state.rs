@@ -109,8 +109,12 @@ impl Context {
     /// Copies what a sequence holds.
     ///
     /// # Errors
-    /// [`Error::Native`] where the sequence does not exist or native code fails; [`Error::Io`] where the model's file is gone.
+    /// [`Error::Native`] where the sequence does not exist or native code fails; [`Error::Io`] where the model's file is gone;
+    /// [`Error::State`] after [`Context::shift`], as long as no batch was decoded.
     pub fn save_sequence(&mut self, sequence: i32) -> Result<SequenceState> {
+        if self.unturned {
+            return Err(Error::State { reason: "positions were moved and nothing was decoded since".into() });
+        }
         let mut size = 0_usize;
         // SAFETY: the context lives and is borrowed mutably; the shim checks the sequence.
         let status = unsafe { sys::llava_state_seq_size(self.as_mut_ptr(), sequence, &raw mut size) };

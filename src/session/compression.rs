@@ -109,7 +109,7 @@ impl Compression {
                 }
             };
             if let (Some((least, _)), Ok(layouts)) = (outlook.range(), &layouts) {
-                let method: Arc<str> = self.method(&outlook).into();
+                let method: Arc<str> = self.method(&outlook, tiles.len()).into();
                 let cells: usize = layouts.iter().map(Layout::cells).sum();
                 for (&at, layout) in tiles.iter().zip(layouts) {
                     // rounded down: together at most what the picture keeps at least
@@ -176,7 +176,7 @@ impl Compression {
         embedded: &[Embedded],
         outlook: &Outlook,
     ) -> Result<(Vec<VisualTokens>, Vec<Reason>)> {
-        let whole = self.projector_type.as_deref().and_then(|kind| overview(kind, places.len()));
+        let whole = self.overview(places.len());
         let tiles: Vec<Tile<'_>> = places
             .iter()
             .zip(embedded)
@@ -201,9 +201,16 @@ impl Compression {
     }
 
     /// Everything besides the least number of cells that decides which rows are left and where they stand.
-    fn method(&self, outlook: &Outlook) -> String {
+    fn method(&self, outlook: &Outlook, tiles: usize) -> String {
         let positions = if self.m_rope { "m-rope" } else { self.positions.name() };
-        format!("{}|{}|{positions}", self.compressor.id(), outlook.energy())
+        // without a projector nobody knows which tile of an encoded picture is the overview
+        let overview = self.overview(tiles).map_or_else(|| "none".to_owned(), |at| at.to_string());
+        format!("{}|{}|{positions}|{overview}", self.compressor.id(), outlook.energy())
+    }
+
+    /// Which tile shows the whole picture.
+    fn overview(&self, tiles: usize) -> Option<usize> {
+        self.projector_type.as_deref().and_then(|kind| overview(kind, tiles))
     }
 
     /// By how much an item advances the position when `tokens` of its rows are left.

@@ -105,7 +105,11 @@ impl Session {
             return Err(Error::BadParameter {
                 name: "image positions",
                 value: params.image_positions.name().into(),
-                reason: format!("the memory of `{}` cannot move positions; use compact", model.architecture()),
+                reason: format!(
+                    "the memory of `{}` with K in {} cannot move positions; use compact, or F16 keys (-ctk f16)",
+                    model.architecture(),
+                    params.context.type_k.name()
+                ),
             });
         }
         let compressor = match &params.compressor {

@@ -12,6 +12,7 @@ mod compression;
 mod conversation;
 mod encoded;
 mod encoder;
+mod fit;
 mod forced;
 mod message;
 mod params;

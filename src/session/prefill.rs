@@ -1,4 +1,4 @@
-//! Getting a prompt into the KV cache: what is there already, whether the rest fits, encoding, decoding.
+//! Getting a prompt into the KV cache: what is there already, encoding, decoding.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::compression::{Compression, Done, Outlooks, count_text, count_visual, counts, with_counts};
 use super::encoder::{Embedded, embed};
+use super::fit;
 use super::prompt::{ImageItem, Item, common_prefix, count_positions, count_tokens, pictures};
 use super::snapshots::{self, KvSnapshots};
 use super::usage::{ImageSource, ImageUsage, Usage};
@@ -77,6 +78,11 @@ impl Memory {
         &self.live
     }
 
+    /// Whether the state can be saved: not between moving rows and the next batch, which turns their keys.
+    pub(super) fn can_be_saved(&self) -> bool {
+        !self.context.shift_pending()
+    }
+
     /// The state of the sequence.
     pub(super) fn save(&mut self) -> Result<SequenceState> {
         self.context.save_sequence(SEQUENCE)
@@ -124,17 +130,30 @@ impl Memory {
         outlooks: &Outlooks,
         usage: &mut Usage,
     ) -> Result<()> {
+        // what is decoded anew is what was foreseen, however much of it is live now
+        let foreseen = wanted.clone();
         // the last item is always decoded again: its logits are not kept
         let shared = common_prefix(&self.live, &mut wanted, sources.compression.matching());
         let keep = whole_pictures(&wanted, shared.min(wanted.len().saturating_sub(1)));
-        self.check_fit(sources.projector, &wanted, keep)?;
+        fit::check(&self.context, sources.projector, &wanted, keep)?;
         // a memory that cannot be cut there is cut further back, or emptied: what is left decides what has to be encoded
         let live = self.cut(keep)?;
-        let points = sources.snapshots.map_or_else(Vec::new, |_| self.snapshot_points(&wanted, sources.cache));
+        wanted[live..].clone_from_slice(&foreseen[live..]);
+        let find = |wanted: &[Item], memory: &Self| {
+            sources.snapshots.map_or_else(Vec::new, |_| memory.snapshot_points(wanted, sources.cache))
+        };
+        let mut points = find(&wanted, self);
         let kept = match sources.snapshots {
             Some(snapshots) => self.restore(snapshots, &points, &mut wanted, live, sources.compression)?,
             None => live,
         };
+        if kept < live {
+            wanted.clone_from_slice(&foreseen);
+            points = find(&wanted, self);
+        }
+        if kept < keep {
+            fit::check(&self.context, sources.projector, &wanted, kept)?;
+        }
         let new = &mut wanted[kept..];
         let images: Vec<Arc<ImageItem>> = new
             .iter()
@@ -147,7 +166,7 @@ impl Memory {
         let done = sources.compression.settle(new, &mut embedded, outlooks)?;
         if wanted[kept..].iter().any(|i| matches!(i, Item::Image(i) if i.fewer.is_some())) {
             // now it is known how many rows there are
-            self.check_fit(sources.projector, &wanted, kept)?;
+            fit::check(&self.context, sources.projector, &wanted, kept)?;
         }
         report_images(usage, &wanted, live.min(kept)..kept, &images, &embedded);
         report_compression(usage, outlooks, done);
@@ -333,8 +352,9 @@ impl Memory {
             Some(anchors) => compression.positions(item, anchors, start)?,
             None => item.decoder_positions(start)?,
         };
-        if n != positions.len() {
-            return Err(Error::Encode { reason: format!("{n} rows for {} positions", positions.len()) });
+        if n != positions.len() || n != item.tokens().get() {
+            let (known, places) = (item.tokens().get(), positions.len());
+            return Err(Error::Encode { reason: format!("{n} rows for {places} positions, {known} were foreseen") });
         }
         // all of a picture that attends in both directions has to be computed at once
         let step = self.context.n_batch() as usize;
@@ -360,56 +380,6 @@ impl Memory {
         self.context.set_causal(causal);
         self.context.decode(batch)
     }
-
-    /// Refuses a prompt that cannot be decoded, before anything is encoded for it.
-    fn check_fit(&self, projector: Option<&Projector>, wanted: &[Item], keep: usize) -> Result<()> {
-        let n_ctx = self.context.n_ctx() as usize;
-        let n_ubatch = self.context.n_ubatch() as usize;
-        let mut used = 0_usize;
-        let mut over = None;
-        for (i, item) in wanted.iter().enumerate() {
-            used += item.tokens().get();
-            if let Item::Image(image) = item {
-                let tokens = image.tokens().get();
-                if i >= keep && image.image.non_causal && tokens > n_ubatch {
-                    return Err(Error::MicroBatchTooSmall { tokens, n_ubatch });
-                }
-                if used >= n_ctx && over.is_none() {
-                    over = Some(image.index);
-                }
-            }
-        }
-        // one cell more, for the first token of the answer
-        let needed = used + 1;
-        if needed <= n_ctx {
-            return Ok(());
-        }
-        let kept = count_tokens(&wanted[..keep]).get();
-        Err(Error::ContextFull {
-            needed: needed - kept,
-            available: n_ctx.saturating_sub(kept),
-            n_ctx,
-            picture: over,
-            advice: advice(projector, wanted, needed, n_ctx),
-        })
-    }
-}
-
-/// Flags that would make a prompt of `needed` cells fit.
-fn advice(projector: Option<&Projector>, wanted: &[Item], needed: usize, n_ctx: usize) -> String {
-    // a multiple of 256, as llama.cpp pads, and some room for the answer
-    let mut advice = format!("use -c {} or more", (needed + 256).next_multiple_of(256));
-    let visual: usize = wanted.iter().filter(|i| matches!(i, Item::Image(_))).map(|i| i.tokens().get()).sum();
-    let pictures = wanted.iter().filter(|i| matches!(i, Item::Image(_))).count();
-    let text = needed - visual;
-    let dynamic = projector.is_some_and(|p| p.info().image_max_tokens.is_some());
-    if dynamic && pictures > 0 && n_ctx > text {
-        let each = (n_ctx - text) / pictures;
-        if each >= 4 {
-            advice.push_str(&format!(", or --image-max-tokens {each}"));
-        }
-    }
-    advice
 }
 
 /// `restored`: the items that came from a saved state; those before it were live, those behind it are new.

@@ -36,7 +36,7 @@ pub(super) struct Fewer {
 /// How rows become fewer: equal recipes on equal rows give equal rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Recipe {
-    /// Compressor, share of energy, positions.
+    /// Compressor, share of energy, positions, which tile is the overview.
     pub(super) method: Arc<str>,
     /// Cells of the whole picture that are kept at least.
     pub(super) least: usize,

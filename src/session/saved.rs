@@ -131,8 +131,12 @@ impl Session {
         }
     }
 
-    /// What the KV cache holds, by picture. `None` where a picture of it is not of the conversation any more.
+    /// What the KV cache holds, by picture. `None` where a picture of it is not of the conversation any more, or its state cannot be saved
+    /// now.
     fn live_items(&self) -> Option<Vec<Live>> {
+        if !self.memory.can_be_saved() {
+            return None;
+        }
         self.memory
             .live()
             .iter()

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use llava::Error;
 use llava::compress::{CompressorSpec, Method, Policy, Reason, VisualTokenSetting};
-use llava::llama::{CancelToken, Model, ModelParams};
+use llava::llama::{CancelToken, KvType, Model, ModelParams};
 use llava::mtmd::{ClipLayout, Projector};
+use llava::session::template::UserTemplate;
 use llava::session::{
     EncodedPicture, ImagePositions, ImageSource, KvSnapshots, Part, Picture, Restored, Session, SessionParams,
 };
@@ -333,7 +334,10 @@ fn positions_are_moved_only_where_that_is_possible() {
     let (model, _) = open(&files(Family::Llava15));
     let mut context = llava::llama::Context::new(&model, &session_params().context).unwrap();
     assert!(context.can_shift());
+    assert!(!context.shift_pending());
     context.shift(0, 0, 4, 3).unwrap();
+    assert!(context.shift_pending());
+    assert_eq!(context.save_sequence(0).unwrap_err().code(), "state");
     for (sequence, from, to, by) in
         [(1, 0, 1, 1), (-1, 0, 1, 1), (0, -1, 1, 1), (0, 3, 1, 1), (0, 1, 2, -2), (0, 1, i32::MAX, 1)]
     {
@@ -374,4 +378,111 @@ fn the_demo_model_describes_from_a_third() {
         assert_eq!(answer.trim(), "a black square, a white triangle and a red circle", "{method:?}");
         assert_eq!(usage.visual_tokens.get(), 64);
     }
+}
+
+/// Keys of other types than F16 and F32 cannot be turned: native code reads what is not there, or ends the process.
+#[test]
+fn positions_are_moved_only_with_keys_that_can_be_turned() {
+    let (model, projector) = open(&demo_files());
+    for name in KvType::NAMES {
+        let mut params = fewer("64", "div-c", ImagePositions::Preserve);
+        params.context.type_k = KvType::from_name(name).unwrap();
+        let can = matches!(params.context.type_k, KvType::F16 | KvType::F32);
+        let shown = || Part::Picture(Picture::from_file("models/demo/shapes.png").unwrap());
+        match Session::new(&model, Some(Arc::clone(&projector)), params.clone()) {
+            Ok(mut session) => {
+                assert!(can, "{name}");
+                session.ask([shown(), say(COARSE)]).unwrap().finish().unwrap();
+            }
+            Err(error) => assert!(!can && error.to_string().contains("-ctk f16"), "{name}: {error}"),
+        }
+        params.image_positions = ImagePositions::Compact;
+        let mut session = Session::new(&model, Some(Arc::clone(&projector)), params).unwrap();
+        session.ask([shown(), say(COARSE)]).unwrap().finish().unwrap();
+    }
+}
+
+/// Where a memory cannot be cut, pictures that were live are decoded again: by what is asked now, not by what was live.
+#[test]
+fn a_memory_that_cannot_be_cut_is_filled_by_what_is_asked_now() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = Options { recurrent: true, ..Options::new(Family::Llava15, 3) };
+    let (model, projector) = open(&pair_with(dir.path(), &options).unwrap());
+    let snapshots = KvSnapshots::new(64 << 20, None);
+    let start = |snapshots| {
+        let params = SessionParams { visual_tokens: policy("auto"), snapshots, ..session_params() };
+        Session::new(&model, Some(Arc::clone(&projector)), params).unwrap()
+    };
+    for (first, then) in
+        [("What word is written?", COLOUR), ("How many shapes are there?", COLOUR), (COLOUR, "Read it.")]
+    {
+        let mut session = start(None);
+        session.ask([show(0), say(first)]).unwrap().finish().unwrap();
+        let mut cold = start(None);
+        cold.set_messages(session.messages().to_vec());
+        let mut kept = start(Some(Arc::clone(&snapshots)));
+        kept.set_messages(session.messages().to_vec());
+        let (expected, usage) = cold.first_logits([say(then)]).unwrap();
+        let detail = then != COLOUR;
+        assert_eq!(usage.images[0].tokens == usage.images[0].rows, detail, "{first} {then}: {usage:?}");
+        for session in [&mut session, &mut kept] {
+            let (logits, found) = session.first_logits([say(then)]).unwrap();
+            assert!(bits(&logits) == bits(&expected), "{first} {then}");
+            assert_eq!(found.images[0].tokens, usage.images[0].tokens, "{first} {then}");
+            let fill = session.context_fill();
+            let last = fill.last_position.map(|last| usize::try_from(last).unwrap() + 1);
+            assert_eq!(last, Some(fill.next_position.get()), "{first} {then}");
+        }
+    }
+}
+
+/// Only a projector knows which tile is the overview, so states with and without one are not each other's.
+#[test]
+fn states_know_which_tile_is_the_overview() {
+    let (model, projector) = open(&files(Family::Idefics3));
+    let wide = Picture::new(picture(640, 480, 2));
+    let encoded = EncodedPicture::encode(&projector, &wide, None, &CancelToken::new()).unwrap();
+    let snapshots = KvSnapshots::new(64 << 20, None);
+    let ask = |projector: Option<&Arc<Projector>>, snapshots: Option<&Arc<KvSnapshots>>| {
+        let mut params = fewer("30", "div-c", ImagePositions::Compact);
+        params.snapshots = snapshots.map(Arc::clone);
+        let mut session = Session::new(&model, projector.map(Arc::clone), params).unwrap();
+        session.first_logits([Part::Encoded(encoded.clone()), say(COARSE)]).unwrap()
+    };
+    ask(Some(&projector), Some(&snapshots));
+    let (logits, usage) = ask(None, Some(&snapshots));
+    assert_eq!(usage.images[0].source, ImageSource::File);
+    assert!(bits(&logits) == bits(&ask(None, None).0));
+    assert_eq!(ask(None, Some(&snapshots)).1.images[0].source, ImageSource::Snapshot);
+}
+
+/// A picture that ends the prompt: logits are there although its rows were moved, and the conversation can be saved.
+#[test]
+fn a_picture_at_the_end_of_the_prompt_is_moved_too() {
+    let (model, projector) = open(&demo_files());
+    let mut params = fewer("64", "div-c", ImagePositions::Preserve);
+    params.template = Some(UserTemplate::Text("{% for m in messages %}{{ m.content }}{% endfor %}".into()));
+    let mut session = Session::new(&model, Some(projector), params).unwrap();
+    let shown = Part::Picture(Picture::from_file("models/demo/shapes.png").unwrap());
+    let (logits, usage) = session.first_logits([say("What is this?"), shown.clone()]).unwrap();
+    assert!(usage.visual_tokens.get() == 64 && !logits.is_empty());
+    session.save().unwrap();
+    session.ask([say("What is this?"), shown]).unwrap().finish().unwrap();
+    session.save().unwrap();
+}
+
+/// Rows that are left out keep their positions, which must not run past what the model was trained for.
+#[test]
+fn preserved_positions_end_where_the_model_does() {
+    let (model, projector) = open(&demo_files());
+    let mut params = fewer("5", "div-c", ImagePositions::Preserve);
+    params.context.n_ctx = 2048;
+    let pictures = |n: usize| {
+        let shown = Part::Picture(Picture::from_file("models/demo/shapes.png").unwrap());
+        (0..n).map(|_| shown.clone()).chain([say(COARSE)]).collect::<Vec<_>>()
+    };
+    let mut session = Session::new(&model, Some(projector), params).unwrap();
+    let error = session.ask(pictures(12)).map(drop).unwrap_err();
+    assert!(error.code() == "context-full" && error.to_string().contains("--image-positions compact"), "{error}");
+    session.ask(pictures(9)).unwrap().finish().unwrap();
 }

@@ -138,6 +138,7 @@ fn exit_code(error: &Error, stage: Option<Stage>) -> u8 {
         | Error::ModelLoad { .. }
         | Error::ProjectorLoad { .. }
         | Error::Mismatch { .. }
+        | Error::CompressorMismatch { .. }
         | Error::NoVision { .. }
         | Error::Ambiguous { .. }
         | Error::NonFinite { .. }

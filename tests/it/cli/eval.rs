@@ -276,3 +276,25 @@ fn what_is_wrong_is_said_before_a_model_is_loaded() {
         .failed(5, "context-full")
         .says("at question attr-0");
 }
+
+/// Answers under weights that have changed meanwhile are not mixed with those before.
+#[test]
+fn other_weights_of_a_compressor_are_other_settings() {
+    let world = World::new();
+    let weights = world.path("compressor.gguf");
+    let mut bytes = fs::read(demo("demo-compressor-f32.gguf")).unwrap();
+    fs::write(&weights, &bytes).unwrap();
+    let compressor = format!("resampler:file={}", weights.display());
+    let out = world.path("run");
+    let args =
+        ["--tasks", "attr", "--n", "2", "--visual-tokens", "64", "--compressor", &compressor, "--out", text(&out)];
+    eval(&world, &args).ok();
+    eval(&world, &args).ok();
+    // the last bytes belong to a bias or norm: another value, and no NaN
+    let end = bytes.len() - 4;
+    bytes[end..].copy_from_slice(&0.5_f32.to_le_bytes());
+    fs::write(&weights, &bytes).unwrap();
+    let outcome = eval(&world, &args);
+    assert_eq!(outcome.code, Some(2), "{outcome:?}");
+    outcome.says("other settings").says("compressor");
+}

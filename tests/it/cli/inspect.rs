@@ -206,3 +206,30 @@ fn what_cannot_be_done_is_said() {
     inspect(&world, &["--image", image, "-o", text(&nowhere)]).failed(1, "io");
     assert!(fs::read(image).unwrap() == before && !Path::new(out).exists());
 }
+
+/// What is read is not written over, however it is called.
+#[test]
+fn models_and_weights_are_not_written_over() {
+    let world = World::new();
+    let image = demo("shapes.png");
+    let copy = |name: &str| {
+        let to = world.path(name);
+        fs::copy(demo(name), &to).unwrap();
+        to
+    };
+    let (model, projector) = (copy("demo-lm-f16.gguf"), copy("demo-mmproj-f16.gguf"));
+    let weights = copy("demo-compressor-f32.gguf");
+    let compressor = format!("resampler:file={}", weights.display());
+    for (out, flag) in [(&model, "-m"), (&projector, "--mmproj"), (&weights, "--compressor")] {
+        let before = fs::read(out).unwrap();
+        let args = ["-m", text(&model), "--mmproj", text(&projector), "--image", text(&image)];
+        let more = ["--visual-tokens", "64", "--compressor", &compressor, "-o", text(out)];
+        let outcome = inspect(&world, &[&args[..], &more[..]].concat());
+        assert_eq!(outcome.code, Some(2), "{flag}: {outcome:?}");
+        outcome.says(flag).says("name the same file");
+        assert!(fs::read(out).unwrap() == before, "{flag}");
+    }
+    let (one, same) = (world.path("new.png"), world.path(".").join("new.png"));
+    let outcome = inspect(&world, &["--image", text(&image), "-o", text(&one), "--html", text(&same)]);
+    assert_eq!(outcome.code, Some(2), "{outcome:?}");
+}

@@ -50,6 +50,7 @@ impl<'a> Plan<'a> {
                 "variant": variant.name,
                 "model": identity(&found.model)?,
                 "projector": found.projector.as_deref().map(identity).transpose()?,
+                "compressor": setup.compress.compressor.file().map(identity).transpose()?,
                 "settings": format!("{setup:?}"),
             }));
             files.push(found);

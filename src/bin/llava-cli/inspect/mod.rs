@@ -65,9 +65,9 @@ pub struct InspectArgs {
 
 pub fn run(args: &InspectArgs, interrupt: &Interrupt) -> Result<()> {
     let image = only_picture(args)?;
-    check_outputs(args, &image)?;
-    let picture = Reader::new(&args.picture).pixels(&image)?;
     let files = Files::find(&args.model)?;
+    check_outputs(args, &image, &files)?;
+    let picture = Reader::new(&args.picture).pixels(&image)?;
     files.need_vision()?;
     let token = CancelToken::new();
     interrupt.watch(token.clone())?;
@@ -115,10 +115,12 @@ fn only_picture(args: &InspectArgs) -> Result<PathBuf> {
     }
 }
 
-/// Refuses to write over the picture, or two things into one file.
-fn check_outputs(args: &InspectArgs, image: &Path) -> Result<()> {
+/// Refuses to write over what is read, or two things into one file.
+fn check_outputs(args: &InspectArgs, image: &Path, files: &Files) -> Result<()> {
     let given = [("-o", &args.output_file), ("--html", &args.html), ("--json", &args.json)];
-    let mut taken: Vec<(&str, PathBuf)> = vec![("--image", real(image))];
+    let mut taken = vec![("--image", real(image)), ("-m", real(&files.model))];
+    taken.extend(files.projector.iter().map(|path| ("--mmproj", real(path))));
+    taken.extend(args.compress.compressor.file().map(|path| ("--compressor", real(path))));
     for (flag, path) in given.into_iter().filter_map(|(flag, path)| Some((flag, path.as_ref()?))) {
         // what is no file (a device, a pipe) can be written twice
         let whole = real(path);
@@ -130,8 +132,11 @@ fn check_outputs(args: &InspectArgs, image: &Path) -> Result<()> {
     Ok(())
 }
 
+/// The file that a path means, whether it is there already or not.
 fn real(path: &Path) -> PathBuf {
-    path.canonicalize().unwrap_or_else(|_| path.to_owned())
+    let folder = path.parent().map(|p| if p.as_os_str().is_empty() { Path::new(".") } else { p });
+    let coming = || Some(folder?.canonicalize().ok()?.join(path.file_name()?));
+    path.canonicalize().ok().or_else(coming).unwrap_or_else(|| path.to_owned())
 }
 
 fn is_device(path: &Path) -> bool {
