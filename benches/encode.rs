@@ -2,6 +2,7 @@
 //! `LLAVA_BENCH_MODEL=lm.gguf LLAVA_BENCH_MMPROJ=mmproj.gguf cargo bench --bench encode`. Without them: the demo model. Settings:
 //! see `side_by_side`.
 
+mod measured;
 mod side_by_side;
 
 use std::sync::Arc;
@@ -11,7 +12,8 @@ use llava::image::RgbImage;
 use llava::llama::{CancelToken, Model, ModelParams};
 use llava::mtmd::{Projector, ProjectorParams};
 
-use side_by_side::{Outcome, compare, file, kernels, threads, timed};
+use measured::{Outcome, file};
+use side_by_side::{compare, kernels, threads, timed};
 
 fn picture(side: u32) -> Outcome<RgbImage> {
     let pixel = |i: u32| (i.wrapping_mul(2_654_435_761) >> 24) as u8;

@@ -4,6 +4,7 @@
 //! `LLAVA_BENCH_TOKENS` (576,64) are the lengths of prompts, `LLAVA_BENCH_GENERATE` (16) how many single tokens; a length of 0
 //! leaves a part out. More settings: see `side_by_side`.
 
+mod measured;
 mod side_by_side;
 
 use std::sync::Arc;
@@ -11,7 +12,8 @@ use std::time::Duration;
 
 use llava::llama::{Batch, Context, ContextParams, Model, ModelParams, Token};
 
-use side_by_side::{Outcome, compare, file, kernels, setting, threads, timed};
+use measured::{Outcome, file, setting};
+use side_by_side::{compare, kernels, threads, timed};
 
 fn numbers(name: &str, default: &str) -> Vec<usize> {
     setting(name, default).split(',').filter_map(|word| word.trim().parse().ok()).filter(|n| *n > 0).collect()

@@ -4,7 +4,8 @@
 //! `LLAVA_BENCH_COMPRESSOR` (div-c), `LLAVA_BENCH_OTHERS` (32,64,128,181,256): text tokens in front of and behind the picture,
 //! `LLAVA_BENCH_ROUNDS` (7). The picture has 14 x 14 rows of random floats: times do not depend on what they are.
 
-use std::path::PathBuf;
+mod measured;
+
 use std::time::{Duration, Instant};
 
 use llava::TokenCount;
@@ -12,20 +13,10 @@ use llava::compress::{CompressorSpec, Layout, Rows};
 use llava::embedding::{Embedding, Grid};
 use llava::llama::{Batch, Context, ContextParams, Model, ModelParams, Position, Token};
 
-type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
+use measured::{Outcome, file, setting, summary};
 
 const SIDE: u32 = 14;
 const KEPT: usize = 64;
-
-fn setting(name: &str, default: &str) -> String {
-    std::env::var(name).unwrap_or_else(|_| default.to_owned())
-}
-
-/// Median, least and most.
-fn summary(mut values: Vec<f64>) -> (f64, f64, f64) {
-    values.sort_by(f64::total_cmp);
-    (values[values.len() / 2], values[0], values[values.len() - 1])
-}
 
 fn picture(width: usize) -> Outcome<(Embedding, Layout)> {
     let grid = Grid { columns: SIDE, rows: SIDE, ..Grid::default() };
@@ -66,8 +57,7 @@ fn prefill(context: &mut Context, rows: &Embedding, others: usize) -> Outcome<(D
 }
 
 fn main() -> Outcome<()> {
-    let demo = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("models/demo/demo-lm-f16.gguf");
-    let model = Model::load(setting("LLAVA_BENCH_MODEL", &demo.to_string_lossy()), &ModelParams::default())?;
+    let model = Model::load(file("LLAVA_BENCH_MODEL", "demo-lm-f16.gguf"), &ModelParams::default())?;
     let rounds: usize = setting("LLAVA_BENCH_ROUNDS", "7").parse()?;
     let compressor = setting("LLAVA_BENCH_COMPRESSOR", "div-c").parse::<CompressorSpec>()?.build(None)?;
     let params = ContextParams { n_ctx: 1024, n_batch: 1024, n_ubatch: 1024, ..ContextParams::default() };

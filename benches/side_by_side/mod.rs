@@ -1,25 +1,13 @@
-//! What the comparisons share: settings from the environment, time on the CPU or on the clock, and ggml's own code and each kernel
-//! in turn, in one process.
+//! What the comparisons of kernels share: time on the CPU or on the clock, and ggml's own code and each kernel in turn, in one process.
 //!
 //! `LLAVA_BENCH_KERNELS` (default: the one in use) names the kernels, `LLAVA_BENCH_ROUNDS` (7) how often each is measured.
 //! `LLAVA_BENCH_CLOCK=cpu` (Linux) uses one thread and counts its time on the CPU: for machines that have other work.
 
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use llava::llama::gemm::{self, Kernel};
 
-pub type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
-
-pub fn setting(name: &str, default: &str) -> String {
-    std::env::var(name).unwrap_or_else(|_| default.to_owned())
-}
-
-/// A file from the environment, or one of the demo model's.
-pub fn file(name: &str, demo: &str) -> PathBuf {
-    let demo = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("models/demo").join(demo);
-    std::env::var_os(name).map_or(demo, PathBuf::from)
-}
+use crate::measured::{Outcome, setting, summary};
 
 /// On one thread, in time on the CPU.
 fn on_cpu() -> bool {
@@ -44,12 +32,6 @@ pub fn timed(work: impl FnOnce() -> Outcome<()>) -> Outcome<Duration> {
     let start = used()?;
     work()?;
     Ok(Duration::from_nanos(used()? - start))
-}
-
-/// Median, least and most.
-fn summary(mut values: Vec<f64>) -> (f64, f64, f64) {
-    values.sort_by(f64::total_cmp);
-    (values[values.len() / 2], values[0], values[values.len() - 1])
 }
 
 /// The kernels to measure. Asked once the native library has started.

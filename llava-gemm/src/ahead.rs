@@ -44,11 +44,11 @@ impl Ahead {
             return Self::NOTHING;
         }
         let columns = (panels * TILE_COLUMNS).min(weights.columns - first);
-        let bytes = |blocks: usize| blocks * BLOCK / kind.unit() * kind.unit_bytes();
+        let bytes = |blocks: usize| kind.bytes(blocks * BLOCK);
         // woven columns lie eight together
         let (together, stride) = match weights.layout {
             Layout::Rows => (1, weights.stride),
-            Layout::Woven8 => (8, weights.k / kind.unit() * kind.unit_bytes() * 8),
+            Layout::Woven8 => (8, kind.bytes(weights.k) * 8),
         };
         let start = weights.data.wrapping_add(first / together * stride + bytes(blocks.start) * together);
         let lead = start.addr() % LINE;

@@ -89,6 +89,11 @@ impl WeightType {
             Self::Q6K => 210,
         }
     }
+
+    /// Bytes of `elements` of a row, which are whole units.
+    pub(crate) const fn bytes(self, elements: usize) -> usize {
+        (elements / self.unit()).saturating_mul(self.unit_bytes())
+    }
 }
 
 /// How the columns of the product (rows of the weight tensor) lie in memory.

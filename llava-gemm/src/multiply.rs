@@ -101,7 +101,7 @@ impl Multiply {
             && self.k.is_multiple_of(unit)
             && self.layout.holds(self.weight)
             && woven
-            && self.weight_stride >= (self.k / unit).saturating_mul(self.weight.unit_bytes())
+            && self.weight_stride >= self.weight.bytes(self.k)
             && self.input_stride >= row_bytes(self.k)
             && self.output_stride >= row_bytes(self.columns)
             && aligned::<f32>(self.input as usize, &[self.input_stride])

@@ -34,10 +34,15 @@ impl Context {
         if !plain || self.model().is_recurrent() || self.model().rope() == RopeKind::MRope {
             return false;
         }
+        // SAFETY: the memory belongs to the context.
+        self.memory().is_some_and(|memory| unsafe { sys::llama_memory_can_shift(memory) })
+    }
+
+    /// The native memory; `None` where the model has none.
+    fn memory(&self) -> Option<sys::llama_memory_t> {
         // SAFETY: the context lives; the getter does not change it.
         let memory = unsafe { sys::llama_get_memory(self.as_ptr()) };
-        // SAFETY: the memory belongs to the context.
-        !memory.is_null() && unsafe { sys::llama_memory_can_shift(memory) }
+        (!memory.is_null()).then_some(memory)
     }
 
     /// Moves the positions `from` up to `to` of a sequence by `by`. Keys are turned when the next batch is decoded: until then the
@@ -47,9 +52,9 @@ impl Context {
     /// [`Error::State`] where positions cannot be moved ([`Context::can_shift`]); [`Error::BadParameter`] for a sequence that does
     /// not exist, or positions that are none.
     pub fn shift(&mut self, sequence: i32, from: i32, to: i32, by: i32) -> Result<()> {
-        if !self.can_shift() {
+        let Some(memory) = self.memory().filter(|_| self.can_shift()) else {
             return Err(Error::State { reason: "positions in this model's memory cannot be moved".into() });
-        }
+        };
         let known = u32::try_from(sequence).is_ok_and(|s| s < self.n_seq_max);
         let ends = from.checked_add(by).zip(to.checked_add(by));
         if !known || from < 0 || to < from || ends.is_none_or(|(from, _)| from < 0) {
@@ -59,10 +64,8 @@ impl Context {
                 reason: "a range of positions of an existing sequence, before and after".into(),
             });
         }
-        // SAFETY: the context lives and is borrowed mutably.
-        let memory = unsafe { sys::llama_get_memory(self.as_mut_ptr()) };
-        // SAFETY: llama.h: adds to the positions in [from, to); sequence and memory were checked, and seq_add's assertion on one
-        // position a token holds where the memory can shift.
+        // SAFETY: llama.h: adds to the positions in [from, to); the context is borrowed mutably, sequence and memory were checked, and
+        // seq_add's assertion on one position a token holds where the memory can shift.
         unsafe { sys::llama_memory_seq_add(memory, sequence, from, to, by) };
         // outputs are computed and do not change
         self.unturned = true;
@@ -92,11 +95,7 @@ impl Context {
         if u32::try_from(sequence).map_or(true, |s| s >= self.n_seq_max) {
             return None;
         }
-        // SAFETY: the context lives; the getter does not change it.
-        let memory = unsafe { sys::llama_get_memory(self.as_ptr()) };
-        if memory.is_null() {
-            return None;
-        }
+        let memory = self.memory()?;
         // SAFETY: the memory belongs to the context; the sequence is in range.
         let min = unsafe { sys::llama_memory_seq_pos_min(memory, sequence) };
         // SAFETY: as above.

@@ -63,6 +63,11 @@ impl SequenceState {
         Ok(Self(bytes))
     }
 
+    /// What [`SequenceState::into_bytes`] gave in this process: no checksum over what may be hundreds of megabytes.
+    pub(crate) fn unchecked(bytes: Vec<u8>) -> Self {
+        Self(bytes)
+    }
+
     fn fingerprint(&self) -> &[u8] {
         &self.0[12..28]
     }

@@ -101,10 +101,9 @@ impl Compression {
             let layouts: Result<Vec<Layout>> = tiles.iter().map(|&at| layout(&wanted[at])).collect();
             let outlook = match &layouts {
                 Ok(layouts) => self.policy.outlook(gate, self.costs, Ok(layouts), &*self.compressor)?,
-                Err(_) => {
-                    let error = layouts.as_ref().err().map(ToString::to_string).unwrap_or_default();
+                Err(error) => {
                     let rows = tiles.iter().map(|&at| wanted[at].tokens().get()).sum();
-                    let unknown = Error::UnknownLayout { rows, reason: error };
+                    let unknown = Error::UnknownLayout { rows, reason: error.to_string() };
                     self.policy.outlook(gate, self.costs, Err(unknown), &*self.compressor)?
                 }
             };

@@ -1,5 +1,6 @@
 //! Whether a prompt fits, and what would make it.
 
+use super::compression::count_visual;
 use super::prompt::{Item, count_positions, count_tokens};
 use crate::error::{Error, Result};
 use crate::llama::Context;
@@ -56,7 +57,7 @@ pub(super) fn check(context: &Context, projector: Option<&Projector>, wanted: &[
 fn advice(projector: Option<&Projector>, wanted: &[Item], needed: usize, n_ctx: usize) -> String {
     // a multiple of 256, as llama.cpp pads, and some room for the answer
     let mut advice = format!("use -c {} or more", (needed + 256).next_multiple_of(256));
-    let visual: usize = wanted.iter().filter(|i| matches!(i, Item::Image(_))).map(|i| i.tokens().get()).sum();
+    let visual = count_visual(wanted).get();
     let pictures = wanted.iter().filter(|i| matches!(i, Item::Image(_))).count();
     let text = needed - visual;
     if visual > pictures && text < n_ctx {

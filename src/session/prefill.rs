@@ -67,10 +67,15 @@ impl Memory {
     }
 
     pub(super) fn clear(&mut self) {
+        // where it fails, cells are left that `live` does not name: the next prefill sees them, clears again and tells the error
+        let _ = self.empty();
+    }
+
+    /// Forgets what the KV cache holds, and the books with it.
+    fn empty(&mut self) -> Result<()> {
         self.live.clear();
         self.cold = 0;
-        // where it fails, cells are left that `live` does not name: the next prefill sees them, clears again and tells the error
-        let _ = self.context.clear();
+        self.context.clear()
     }
 
     /// What the KV cache holds.
@@ -90,16 +95,13 @@ impl Memory {
 
     /// Puts a saved state, which holds `items`, in place of what the KV cache holds.
     pub(super) fn load(&mut self, items: Vec<Item>, state: &SequenceState) -> Result<()> {
-        self.live.clear();
-        self.cold = 0;
-        self.context.clear()?;
+        self.empty()?;
         self.context.restore_sequence(SEQUENCE, state)?;
         self.live = items;
         if self.ends_where_live_does() {
             return Ok(());
         }
-        self.live.clear();
-        self.context.clear()?;
+        self.empty()?;
         Err(Error::State { reason: "the KV cache ends elsewhere than the conversation".into() })
     }
 
@@ -227,7 +229,7 @@ impl Memory {
                 Err(error) => tracing::debug!(%error, "a KV snapshot does not fit"),
             }
             snapshots.refuse(key);
-            self.context.clear()?;
+            self.empty()?;
             return Ok(0);
         }
         Ok(live)
@@ -246,9 +248,7 @@ impl Memory {
             self.live.truncate(keep);
             return Ok(keep);
         }
-        self.live.clear();
-        self.cold = 0;
-        self.context.clear()?;
+        self.empty()?;
         Ok(0)
     }
 

@@ -86,18 +86,11 @@ impl Snapshot {
         &self.counts
     }
 
-    /// As it lies on the disk: the state, and behind it the counts. How many there are stands in the entry's header.
-    fn into_bytes(self) -> Vec<u8> {
-        let mut bytes = self.state.into_bytes();
-        bytes.extend(self.counts.iter().flat_map(|n| n.to_le_bytes()));
-        bytes
-    }
-
-    /// Reads back what [`Snapshot::into_bytes`] gave.
+    /// Reads what lies on the disk: the state, and behind it the counts. How many there are stands in the entry's header.
     fn from_bytes(mut bytes: Vec<u8>, counts: u32) -> Option<Self> {
         let at = bytes.len().checked_sub(4 * counts as usize)?;
-        let number = |b: &[u8]| b.iter().rev().fold(0, |n, &b| n << 8 | u32::from(b));
-        let counts = bytes[at..].chunks_exact(4).map(number).collect();
+        let (counts, _) = bytes[at..].as_chunks();
+        let counts = counts.iter().map(|n| u32::from_le_bytes(*n)).collect();
         bytes.truncate(at);
         Some(Self { state: SequenceState::from_bytes(bytes).ok()?, counts })
     }
@@ -203,11 +196,12 @@ impl KvSnapshots {
     }
 
     /// Keeps a state before which tiles have so many rows.
-    pub(super) fn put(&self, key: EmbeddingKey, state: SequenceState, counts: Vec<u32>) {
-        let mut snapshot = Snapshot { state, counts };
+    pub(super) fn put(&self, key: EmbeddingKey, mut state: SequenceState, counts: Vec<u32>) {
         if let Some(disk) = &self.disk {
-            let n = u32::try_from(snapshot.counts.len()).unwrap_or(u32::MAX);
-            let bytes = snapshot.into_bytes();
+            let n = u32::try_from(counts.len()).unwrap_or(u32::MAX);
+            let mut bytes = state.into_bytes();
+            let length = bytes.len();
+            bytes.extend(counts.iter().flat_map(|n| n.to_le_bytes()));
             let header = seal(Kind::KvState, key, [n, 0, 0, 0, 0, 0, 0, 0, 0, 0], &bytes);
             match disk.put(key, &header, &bytes) {
                 Ok(Put::Written { evicted }) => self.counters.evictions.add(evicted),
@@ -218,10 +212,10 @@ impl KvSnapshots {
                     self.counters.disk_errors.add(1);
                 }
             }
-            let Some(again) = Snapshot::from_bytes(bytes, n) else { return };
-            snapshot = again;
+            bytes.truncate(length);
+            state = SequenceState::unchecked(bytes);
         }
-        let inserted = self.memory().insert(key.to_u128(), Kept(Arc::new(snapshot)));
+        let inserted = self.memory().insert(key.to_u128(), Kept(Arc::new(Snapshot { state, counts })));
         self.counters.evictions.add(inserted.evicted);
         self.counters.saves.add(1);
     }

@@ -1,5 +1,6 @@
 //! Encoded once: pictures across sessions and processes, KV states behind them, and that neither ever changes an answer.
 
+use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -9,6 +10,7 @@ use llava::mtmd::{ClipLayout, Projector, ProjectorParams};
 use llava::session::{ImageSource, KvSnapshots, Message, Part, Role, Session, SessionParams, Usage};
 use proptest::prelude::RngExt;
 use proptest::test_runner::{RngAlgorithm, TestRng};
+use xxhash_rust::xxh3::xxh3_128;
 
 use crate::models::{Family, Options, pair_with};
 use crate::world::{files, open, projector_params, say, session_params, show};
@@ -174,6 +176,33 @@ fn a_state_that_does_not_fit_is_refused() {
     assert_eq!((source, stats.refused), (ImageSource::Encoded, 1));
     assert!(logits == cold);
     assert_eq!(ask(&|_| ()).1, ImageSource::Snapshot, "it was replaced");
+}
+
+/// A whole entry that speaks of other rows is refused, and what was live before it is forgotten with it.
+#[test]
+fn a_state_with_other_numbers_of_rows_leaves_no_trace() {
+    const CHECKED: usize = 112;
+    let pair = open(&files(Family::Llava15));
+    let home = tempfile::tempdir().unwrap();
+    let store = || Some(KvSnapshots::new(0, Some((home.path(), 64 << 20))));
+    let (cold, _) = start(&pair, (None, store())).first_logits([show(0), say("what?")]).unwrap();
+    for folder in fs::read_dir(home.path().join("kv")).unwrap().map(|e| e.unwrap().path()).filter(|p| p.is_dir()) {
+        for path in fs::read_dir(folder).unwrap().map(|e| e.unwrap().path()) {
+            let mut bytes = fs::read(&path).unwrap();
+            let count = bytes.len() - 4;
+            bytes[count] -= 1;
+            let checked = [&bytes[..CHECKED], &bytes[CHECKED + 16..]].concat();
+            bytes[CHECKED..CHECKED + 16].copy_from_slice(&xxh3_128(&checked).to_le_bytes());
+            fs::write(path, bytes).unwrap();
+        }
+    }
+    let snapshots = store();
+    let mut session = start(&pair, (None, snapshots.clone()));
+    session.first_logits([say("hello")]).unwrap();
+    let (logits, usage) = session.first_logits([show(0), say("what?")]).unwrap();
+    assert_eq!((usage.reused_tokens.get(), snapshots.unwrap().stats().refused), (0, 1));
+    assert!(bits(&logits) == bits(&cold));
+    assert_eq!(session.context_fill().tokens, usage.text_tokens + usage.visual_tokens);
 }
 
 /// Any conversation says the same, to the last bit, with everything kept and with nothing kept.

@@ -7,7 +7,7 @@ use llava::session::EncodedPicture;
 
 use crate::args::{EmbedArgs, EmbedFormat};
 use crate::console::say;
-use crate::exit::{FAILED, Problem};
+use crate::exit::Problem;
 use crate::files::Files;
 use crate::npy;
 use crate::open;
@@ -33,12 +33,9 @@ pub fn run(args: &EmbedArgs, interrupt: &Interrupt) -> Result<()> {
     let reader = Reader::new(&args.picture);
     let pictures = images.iter().map(|path| reader.pixels(path)).collect::<Result<Vec<_>>>()?;
     let files = Files::find(&args.model)?;
-    files.need_vision()?;
     let token = CancelToken::new();
     interrupt.watch(token.clone())?;
-    let model = open::model(&args.model, &files, interrupt)?;
-    let projector = open::projector(&args.model, &args.picture, &files, None, &model, interrupt)?
-        .ok_or_else(|| Problem::new(FAILED, "failed", "the projector was not loaded"))?;
+    let (_, projector) = open::seeing(&args.model, &args.picture, &files, interrupt)?;
 
     if args.format == EmbedFormat::Encoded {
         for ((picture, image), out) in pictures.iter().zip(&images).zip(&args.output_file) {

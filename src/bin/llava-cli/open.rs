@@ -11,7 +11,7 @@ use llava::session::{Session, SessionParams};
 use crate::args::{ModelArgs, PictureArgs};
 use crate::compress_flags::VisualTokenArgs;
 use crate::console::note;
-use crate::exit::Stage;
+use crate::exit::{FAILED, Problem, Stage};
 use crate::files::Files;
 use crate::params;
 use crate::signals::Interrupt;
@@ -59,6 +59,20 @@ pub fn projector(
         }
     }
     Ok(Some(projector))
+}
+
+/// Model and projector, for commands that do nothing without a picture.
+pub fn seeing(
+    args: &ModelArgs,
+    pictures: &PictureArgs,
+    files: &Files,
+    interrupt: &Interrupt,
+) -> Result<(Arc<Model>, Arc<Projector>)> {
+    files.need_vision()?;
+    let model = model(args, files, interrupt)?;
+    let projector = projector(args, pictures, files, None, &model, interrupt)?
+        .ok_or_else(|| Problem::new(FAILED, "failed", "the projector was not loaded"))?;
+    Ok((model, projector))
 }
 
 /// A conversation on loaded models.

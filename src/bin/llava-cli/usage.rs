@@ -97,11 +97,12 @@ impl Facts {
     }
 }
 
-fn reason(reason: &Reason) -> Value {
+/// A reason for a report.
+pub fn reason(reason: &Reason) -> Value {
     json!({ "name": reason.name(), "text": reason.to_string() })
 }
 
 /// Milliseconds with microseconds behind the point.
-fn ms(time: Duration) -> f64 {
+pub fn ms(time: Duration) -> f64 {
     (time.as_secs_f64() * 1e6).round() / 1e3
 }

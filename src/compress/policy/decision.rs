@@ -131,8 +131,8 @@ impl Outlook {
         self.energy
     }
 
-    /// All that decides about rows besides the compressor, in one canonical form: part of the keys of KV states. Reasons are not in
-    /// it: two questions that lead to the same budget share a state.
+    /// All that decides about rows besides the compressor, in one canonical form. Reasons are not in it: two questions that lead
+    /// to the same budget can share a KV state.
     #[must_use]
     pub fn recipe(&self) -> String {
         match self.least {

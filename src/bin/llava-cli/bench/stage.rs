@@ -17,7 +17,7 @@ use super::flags::{BenchArgs, Scenario};
 use super::off::Off;
 use super::picture;
 use super::sample::{Sample, ask};
-use crate::exit::{FAILED, Problem};
+use crate::exit::Problem;
 use crate::files::Files;
 use crate::signals::Interrupt;
 use crate::{open, params};
@@ -48,10 +48,7 @@ impl Opened {
     pub fn new(args: &BenchArgs, interrupt: &Interrupt) -> Result<Self> {
         let picture = picture::choose(args)?;
         let files = Files::find(&args.model)?;
-        files.need_vision()?;
-        let model = open::model(&args.model, &files, interrupt)?;
-        let projector = open::projector(&args.model, &args.picture, &files, None, &model, interrupt)?
-            .ok_or_else(|| Problem::new(FAILED, "failed", "the projector was not loaded"))?;
+        let (model, projector) = open::seeing(&args.model, &args.picture, &files, interrupt)?;
         let params = SessionParams {
             context: params::context_params(&args.model, &args.context),
             sampler: SamplerParams::greedy(),

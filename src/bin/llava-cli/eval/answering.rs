@@ -2,7 +2,6 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::Result;
 use llava::llama::{Model, Token};
@@ -23,6 +22,7 @@ use crate::open;
 use crate::params;
 use crate::pictures::{Reader, compose};
 use crate::signals::Interrupt;
+use crate::usage::ms;
 
 /// A variant that can be asked.
 struct Ready {
@@ -106,11 +106,6 @@ fn record(item: &Item, answered: Answered, kv_bytes: Option<f64>, distance: Opti
         finish: usage.finish.name().to_owned(),
         distance,
     }
-}
-
-/// Milliseconds with microseconds behind the point.
-fn ms(time: Duration) -> f64 {
-    (time.as_secs_f64() * 1e6).round() / 1e3
 }
 
 /// Loads all variants; equal model flags share the weights.

@@ -1,13 +1,13 @@
 //! What was decided about the picture, in words and as JSON.
 
 use std::path::Path;
-use std::time::Duration;
 
 use llava::compress::{Decision, Outlook, Reason, VisualTokenSetting};
 use serde_json::{Value, json};
 
 use super::drawing;
 use super::look::{Cut, Seen, places};
+use crate::usage::{self, ms};
 
 /// Everything there is to say.
 #[derive(Debug)]
@@ -20,6 +20,8 @@ pub struct Account<'a> {
     /// `None` where it is not known how the rows lie; then all stay.
     pub decision: Option<&'a Decision>,
     pub cut: Option<&'a Cut>,
+    /// Fewest cells of each tile that explain 90 % of it; `None` likewise.
+    pub k90: Option<Vec<usize>>,
 }
 
 impl Account<'_> {
@@ -63,7 +65,7 @@ impl Account<'_> {
                 ),
             );
         }
-        if let Ok(needed) = seen.cells_for(0.9) {
+        if let Some(needed) = &self.k90 {
             let cells: usize = self.decision.map_or(0, |d| d.cells);
             add("k90", format!("{} of {cells} cells explain 90 %", needed.iter().sum::<usize>()));
         }
@@ -81,12 +83,10 @@ impl Account<'_> {
 
     pub fn json(&self) -> Value {
         let seen = self.seen;
-        let needed = seen.cells_for(0.9).ok();
-        let tiles: Vec<Value> = (0..seen.tiles.len()).map(|index| self.tile(index, needed.as_deref())).collect();
+        let tiles: Vec<Value> = (0..seen.tiles.len()).map(|index| self.tile(index)).collect();
         let rows = seen.rows();
         let kept = self.cut.map_or(rows, Cut::rows);
-        let reasons: Vec<Value> =
-            self.reasons().iter().map(|r| json!({"name": r.name(), "text": r.to_string()})).collect();
+        let reasons: Vec<Value> = self.reasons().iter().map(usage::reason).collect();
         json!({
             "format": 1,
             "picture": self.image.to_string_lossy(),
@@ -105,12 +105,12 @@ impl Account<'_> {
             "cells": self.decision.map(|d| d.cells),
             "kept_cells": self.cut.map(Cut::kept),
             "kept_energy": self.cut.map(Cut::mean_energy),
-            "k90": needed.map(|n| n.iter().sum::<usize>()),
+            "k90": self.k90.as_ref().map(|n| n.iter().sum::<usize>()),
             "tiles": tiles,
         })
     }
 
-    fn tile(&self, index: usize, needed: Option<&[usize]>) -> Value {
+    fn tile(&self, index: usize) -> Value {
         let tile = &self.seen.tiles[index];
         let place = drawing::place(self.seen, index);
         let tokens = self.cut.and_then(|cut| cut.tokens.get(index));
@@ -124,7 +124,7 @@ impl Account<'_> {
             "rows_after": tokens.map_or(tile.rows.rows().get(), |t| t.embedding().rows().get()),
             "budget": self.cut.and_then(|cut| cut.budgets.get(index)),
             "kept_energy": self.cut.and_then(|cut| cut.energy.get(index)),
-            "k90": needed.and_then(|n| n.get(index)),
+            "k90": self.k90.as_ref().and_then(|n| n.get(index)),
             "survivors": tokens.map(|t| places(t).iter().map(|p| p.0).collect::<Vec<_>>()),
             "drawn_at_px": [place.x, place.y, place.width, place.height],
         })
@@ -133,9 +133,4 @@ impl Account<'_> {
 
 fn share(part: usize, whole: usize) -> f64 {
     if whole == 0 { 1.0 } else { part as f64 / whole as f64 }
-}
-
-/// Milliseconds with microseconds behind the point.
-pub fn ms(time: Duration) -> f64 {
-    (time.as_secs_f64() * 1e6).round() / 1e3
 }

@@ -21,7 +21,7 @@ use llava::session::costs;
 use crate::args::{ModelArgs, OutputArgs, PictureArgs};
 use crate::compress_flags::CompressFlags;
 use crate::console::print;
-use crate::exit::{FAILED, Problem};
+use crate::exit::Problem;
 use crate::files::Files;
 use crate::open;
 use crate::pictures::{Reader, paths};
@@ -68,12 +68,9 @@ pub fn run(args: &InspectArgs, interrupt: &Interrupt) -> Result<()> {
     let files = Files::find(&args.model)?;
     check_outputs(args, &image, &files)?;
     let picture = Reader::new(&args.picture).pixels(&image)?;
-    files.need_vision()?;
     let token = CancelToken::new();
     interrupt.watch(token.clone())?;
-    let model = open::model(&args.model, &files, interrupt)?;
-    let projector = open::projector(&args.model, &args.picture, &files, None, &model, interrupt)?
-        .ok_or_else(|| Problem::new(FAILED, "failed", "the projector was not loaded"))?;
+    let (model, projector) = open::seeing(&args.model, &args.picture, &files, interrupt)?;
     let setting = args.compress.visual_tokens;
     let compressor = args.compress.build(Some(&projector))?;
 
@@ -92,6 +89,7 @@ pub fn run(args: &InspectArgs, interrupt: &Interrupt) -> Result<()> {
         outlook: &outlook,
         decision: decision.as_ref(),
         cut: cut.as_ref(),
+        k90: seen.cells_for(0.9).ok(),
     };
 
     if let Some(path) = &args.output_file {

@@ -5,8 +5,9 @@ use llava::Error;
 use llava::compress::{Compressor, Policy, VisualTokenSetting, share_budget};
 use serde_json::{Value, json};
 
-use super::account::{Account, ms};
+use super::account::Account;
 use super::look::{Cut, places};
+use crate::usage::ms;
 
 const PAGE: &str = include_str!("page.html");
 /// Shares of the cells that the slider stops at.
